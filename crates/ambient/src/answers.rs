@@ -1,7 +1,7 @@
 //! What services and programs answer when they are asked for keys, without the asking: for
 //! `flatout-properties`, which tries it with any bytes. It is no part of what others may build on.
 
-use flatout_engine::Reply;
+use flatout_engine::ServiceReply;
 use flatout_engine::credentials::Grant;
 
 use crate::credentials::{
@@ -35,6 +35,6 @@ fn in_words(answer: ProviderResult) -> Result<Grant, String> {
     })
 }
 
-fn reply(status: u16, body: &[u8]) -> Reply {
-    Reply { status, body: body.to_vec().into() }
+fn reply(status: u16, body: &[u8]) -> ServiceReply {
+    ServiceReply { status, body: body.to_vec().into() }
 }

@@ -22,7 +22,7 @@ mod transfer;
 
 pub use api::account::{Dialect, OssSettings};
 pub use api::credentials;
-pub use api::service::{Patience, Reply};
+pub use api::service::{Patience, ServiceReply};
 pub use base::blocking_pool::{BlockingCall, BlockingPool};
 pub use base::error::{Error, ErrorKind, plain, remedy};
 pub use base::hint::{Feature, Hint, Word, setting, setting_to, text};
@@ -47,7 +47,7 @@ pub use policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
 pub use policy::queue::Priority;
 pub use read::{Pieces, Reader, ReaderStats, Reading};
 pub use sink::landing::{Landing, Memory};
-pub use sink::made::{Block, Made};
+pub use sink::made::{AlignedBuffer, AllocatedBuffer};
 pub use sink::stream::{StreamReader, StreamWriter, stream};
 pub use transfer::get::Get;
 pub use transfer::handle::{CancelSwitch, Transfer, Watch};

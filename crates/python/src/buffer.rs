@@ -4,7 +4,7 @@
 use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
-use flatout_engine::Block;
+use flatout_engine::AlignedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -30,13 +30,13 @@ use crate::object_meta::ObjectMeta;
 // know who still looks.
 #[pyclass(frozen, weakref, module = "flatout")]
 pub struct Buffer {
-    block: Arc<Block>,
+    block: Arc<AlignedBuffer>,
     /// The object that the bytes are of.
     info: Option<Arc<ObjectMeta>>,
 }
 
-impl From<Block> for Buffer {
-    fn from(block: Block) -> Buffer {
+impl From<AlignedBuffer> for Buffer {
+    fn from(block: AlignedBuffer) -> Buffer {
         Buffer { block: Arc::new(block), info: None }
     }
 }
@@ -48,7 +48,7 @@ impl Buffer {
     }
 
     pub fn empty() -> Buffer {
-        Block::new(0).expect("nothing can be had").into()
+        AlignedBuffer::new(0).expect("nothing can be had").into()
     }
 }
 
@@ -61,7 +61,7 @@ impl Buffer {
         let Some(data) = data else { return Ok(Buffer::empty().with_info(info)) };
         let data = ReadableBuffer::named("data", data)?;
         let block = exit::copying(py, data.len(), || {
-            let mut block = Block::new(data.len() as u64)?;
+            let mut block = AlignedBuffer::new(data.len() as u64)?;
             data.copy_to(block.as_mut_slice());
             Ok::<_, flatout_engine::Error>(block)
         });

@@ -75,7 +75,7 @@ impl CallProgress {
     pub fn watch(&self, transfer: &OwnedTransfer) {
         if let Some(progress) = &self.progress {
             let made = match transfer.destination() {
-                Destination::Made(made) => Some(made.clone()),
+                Destination::AllocatedBuffer(made) => Some(made.clone()),
                 _ => None,
             };
             progress.get().watch(transfer.watch(), made);

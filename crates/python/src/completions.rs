@@ -346,12 +346,17 @@ impl Completions {
         let span = resolved(py, start, end)?;
         let object = ObjectRef::new(&location, &if_match, &version_id);
         let (get, made) = get_of(object, span.clone(), bytes);
-        self.begin(py, client, get, Destination::Made(made), progress, move |py, result, destination| {
-            match destination.beyond() {
+        self.begin(
+            py,
+            client,
+            get,
+            Destination::AllocatedBuffer(made),
+            progress,
+            move |py, result, destination| match destination.beyond() {
                 Some(bytes) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
                 None => read_result(py, result, destination, (&url, &location, &span)),
-            }
-        })
+            },
+        )
     }
 
     /// Whether a read, whose result was an exception, failed only because the object has no bytes there.

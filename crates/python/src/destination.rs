@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use flatout_engine::{Block, Client, Error, Get, Landing, Made, Memory, Report, Transfer};
+use flatout_engine::{AlignedBuffer, AllocatedBuffer, Client, Error, Get, Landing, Memory, Report, Transfer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -16,13 +16,13 @@ use crate::uninit_bytes::UninitBytes;
 /// Where a transfer writes.
 pub enum Destination {
     /// Memory that the engine allocates once it knows how much comes.
-    Made(Made),
+    AllocatedBuffer(AllocatedBuffer),
     /// A buffer of the caller's.
     Borrowed(BorrowedBuffer),
     /// A `bytes` object that no Python code has seen yet.
     Bytes(UninitBytes),
     /// Our own memory, to be copied from.
-    Scratch(Block),
+    Scratch(AlignedBuffer),
     /// A file, which appears under its name when it is whole and verified.
     File(PathBuf),
 }
@@ -30,13 +30,13 @@ pub enum Destination {
 impl Destination {
     /// Memory that the engine allocates.
     pub fn made() -> Destination {
-        Destination::Made(Made::new())
+        Destination::AllocatedBuffer(AllocatedBuffer::new())
     }
 
     /// How many bytes would have come, where those were more than the destination allows.
     pub fn beyond(&self) -> Option<u64> {
         match self {
-            Destination::Made(made) => made.beyond(),
+            Destination::AllocatedBuffer(made) => made.beyond(),
             _ => None,
         }
     }
@@ -44,7 +44,7 @@ impl Destination {
     /// The bytes of a transfer that ended well, where the engine allocated the memory for them.
     pub fn into_buffer(self) -> Result<Buffer, Failure> {
         match self {
-            Destination::Made(made) => made.take().map(Buffer::from).ok_or_else(Failure::panicked),
+            Destination::AllocatedBuffer(made) => made.take().map(Buffer::from).ok_or_else(Failure::panicked),
             _ => Err(Failure::panicked()),
         }
     }
@@ -66,7 +66,7 @@ impl Destination {
 
     fn landing(&self) -> Landing {
         let (start, bytes) = match self {
-            Destination::Made(made) => return Landing::Made(made.clone()),
+            Destination::AllocatedBuffer(made) => return Landing::Allocated(made.clone()),
             Destination::File(path) => return Landing::File(path.clone()),
             Destination::Borrowed(buffer) => (buffer.start(), buffer.len()),
             Destination::Bytes(bytes) => (bytes.start(), bytes.len()),

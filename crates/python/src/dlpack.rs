@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use flatout_engine::Block;
+use flatout_engine::AlignedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ struct ManagedVersioned {
 
 /// Lives as long as the consumer's array. It holds no Python object, because a deleter may run on any thread.
 struct Context {
-    _block: Arc<Block>,
+    _block: Arc<AlignedBuffer>,
     shape: [i64; 1],
     strides: [i64; 1],
 }
@@ -72,7 +72,7 @@ struct Context {
 /// A capsule around a block, as the consumer's version of the protocol wants it.
 pub fn capsule(
     py: Python<'_>,
-    block: Arc<Block>,
+    block: Arc<AlignedBuffer>,
     max_version: Option<(u32, u32)>,
 ) -> PyResult<Bound<'_, PyAny>> {
     let bytes = i64::try_from(block.len()).map_err(|_| PyBufferError::new_err("too long"))?;

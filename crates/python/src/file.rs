@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flatout_engine::{Block, Error, Get, Object, Pieces, Reader, Reading};
+use flatout_engine::{AlignedBuffer, Error, Get, Object, Pieces, Reader, Reading};
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -100,7 +100,7 @@ impl LandedBytes {
     /// Copies them to a new buffer.
     pub fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
         let block = exit::copying(py, self.bytes, || {
-            let mut block = Block::new(self.bytes as u64)?;
+            let mut block = AlignedBuffer::new(self.bytes as u64)?;
             let all = block.as_mut_slice();
             self.each(|at, slice| all[at..at + slice.len()].copy_from_slice(slice));
             Ok::<_, Error>(block)

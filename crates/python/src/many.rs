@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flatout_engine::{Get, Landing, Made};
+use flatout_engine::{AllocatedBuffer, Get, Landing};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyTypeError;
@@ -239,7 +239,7 @@ impl ReadMany {
 
     fn start(&mut self, py: Python<'_>, index: u64, read: PlannedRead) -> PyResult<()> {
         let (get, made) = get_of(read.object(), read.span.clone(), read.bytes);
-        match self.reads.start(py, index, get, Destination::Made(made), read)? {
+        match self.reads.start(py, index, get, Destination::AllocatedBuffer(made), read)? {
             Ok(transfer) => {
                 if let Some(progress) = &self.progress {
                     progress.watch(transfer);
@@ -314,11 +314,11 @@ impl ReadMany {
 }
 
 /// The get of one of many objects, and the memory for it. Where it is not known how many bytes come, no more
-/// come than a small object has, and [`Made::beyond`] tells how many there are.
-pub fn get_of(object: ObjectRef<'_>, span: Span, bytes: Option<u64>) -> (Get, Made) {
+/// come than a small object has, and [`AllocatedBuffer::beyond`] tells how many there are.
+pub fn get_of(object: ObjectRef<'_>, span: Span, bytes: Option<u64>) -> (Get, AllocatedBuffer) {
     let made = match bytes {
-        Some(_) => Made::new(),
-        None => Made::at_most(SMALL_BYTES),
+        Some(_) => AllocatedBuffer::new(),
+        None => AllocatedBuffer::at_most(SMALL_BYTES),
     };
     // One plain GET brings a small object and its checksum.
     let get = match span == Span::All && bytes.unwrap_or(SMALL_BYTES) <= SMALL_BYTES {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use flatout_engine::{Made, Watch};
+use flatout_engine::{AllocatedBuffer, Watch};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -33,7 +33,7 @@ const LOOK_AGAIN: usize = 256;
 /// object is read anew.
 struct WatchedTransfer {
     transfer: Watch,
-    made: Option<Made>,
+    made: Option<AllocatedBuffer>,
 }
 
 impl WatchedTransfer {
@@ -71,7 +71,7 @@ impl Progress {
         Ok(())
     }
 
-    pub fn watch(&self, transfer: Watch, made: Option<Made>) {
+    pub fn watch(&self, transfer: Watch, made: Option<AllocatedBuffer>) {
         let mut watched = self.lock();
         if watched.transfers.len() % LOOK_AGAIN == LOOK_AGAIN - 1 {
             let mut settled_bytes = 0;

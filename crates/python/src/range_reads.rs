@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use flatout_engine::{Block, Error, ErrorKind, Version};
+use flatout_engine::{AlignedBuffer, Error, ErrorKind, Version};
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
 
@@ -50,7 +50,7 @@ impl Target {
     fn fill(&mut self, from: &[u8], meta: &Option<Arc<ObjectMeta>>) -> Result<(), Error> {
         match self {
             Target::New(buffer) => {
-                let mut block = Block::new(from.len() as u64)?;
+                let mut block = AlignedBuffer::new(from.len() as u64)?;
                 block.as_mut_slice().copy_from_slice(from);
                 *buffer = Some(Buffer::from(block).with_info(meta.clone()));
             }
@@ -117,7 +117,7 @@ impl RangeReads<'_> {
     ) -> PyResult<()> {
         let destination = match &mut targets[run.of[0]] {
             _ if run.of.len() > 1 => {
-                let scratch = Block::new(run.range.end - run.range.start);
+                let scratch = AlignedBuffer::new(run.range.end - run.range.start);
                 Destination::Scratch(scratch.or_raise(py)?)
             }
             Target::New(_) => Destination::made(),

@@ -1,6 +1,6 @@
 //! Answers that hold keys: JSON and XML of the services, each name that one of them uses.
 
-use flatout_engine::Reply;
+use flatout_engine::ServiceReply;
 use flatout_engine::credentials::Grant;
 use flatout_wire::sign::Credentials;
 use flatout_wire::time::parse_iso;
@@ -66,7 +66,7 @@ pub(super) fn fit(credentials: &Credentials) -> Result<(), String> {
 ///
 /// # Errors
 /// The service's refusal in its own words, or what is wrong with the answer.
-pub(crate) fn json_grant(who: &str, reply: &Reply, path: &[&str]) -> Result<Grant, String> {
+pub(crate) fn json_grant(who: &str, reply: &ServiceReply, path: &[&str]) -> Result<Grant, String> {
     let parsed: Result<Value, _> = serde_json::from_slice(&reply.body);
     if reply.status != 200 {
         return Err(refusal(who, reply.status, parsed.ok().as_ref()));
@@ -102,7 +102,7 @@ fn refused(who: &str, status: u16, code: &str, message: &str) -> String {
 ///
 /// # Errors
 /// As [`json_grant`].
-pub(crate) fn sts_grant(reply: &Reply) -> Result<Grant, String> {
+pub(crate) fn sts_grant(reply: &ServiceReply) -> Result<Grant, String> {
     let mut keys = serde_json::Map::new();
     let (mut code, mut message) = (String::new(), String::new());
     let walked = xml::walk(&reply.body, |path, text| {

@@ -13,9 +13,9 @@ use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
 
-use crate::api::credentials::{Held, Keys, Provider};
+use crate::api::credentials::{KeySet, Keys, Provider};
 use crate::api::refusal::{self, Failure, KeyRejection};
-use crate::api::service::Ask;
+use crate::api::service::ServiceClient;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Class;
@@ -73,8 +73,8 @@ pub(crate) enum Operation {
 #[derive(Clone)]
 pub(crate) enum RequestSigner {
     Plain,
-    S3(Arc<Held<Signer>>),
-    Oss(Arc<Held<oss_sign::Signer>>),
+    S3(Arc<KeySet<Signer>>),
+    Oss(Arc<KeySet<oss_sign::Signer>>),
 }
 
 /// What calls are made with.
@@ -106,7 +106,7 @@ impl Account {
         differs: &OssSettings,
         aws: Arc<dyn Provider>,
         oss: Arc<dyn Provider>,
-        ask: Arc<dyn Ask>,
+        ask: Arc<dyn ServiceClient>,
     ) -> Result<Account, LocationError> {
         let addressing = settings.addressing.parse()?;
         let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
@@ -341,7 +341,7 @@ impl Account {
 
     /// `None` without keys. A bucket in another region than the keys' signer is made for costs the key of the day anew, once a
     /// minute and object.
-    fn with_s3_signer(&self, s3: &S3, held: &Held<Signer>, sign: impl FnOnce(&Signer)) -> Option<()> {
+    fn with_s3_signer(&self, s3: &S3, held: &KeySet<Signer>, sign: impl FnOnce(&Signer)) -> Option<()> {
         let signer = held.signer.as_ref()?;
         match s3.region == self.s3.region {
             true => sign(signer),
@@ -380,7 +380,7 @@ fn no_keys(signer: &RequestSigner) -> Error {
 
 async fn renewed<S: Send + Sync + 'static>(
     keys: &Arc<Keys<S>>,
-    held: &mut Arc<Held<S>>,
+    held: &mut Arc<KeySet<S>>,
     rejection: KeyRejection,
 ) -> bool {
     if rejection == KeyRejection::No {

@@ -13,7 +13,7 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 use tokio::sync::Notify;
 
-use crate::api::service::{Ask, Patience, Question, Reply};
+use crate::api::service::{Patience, ServiceClient, ServiceReply, ServiceRequest};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Hint, setting, setting_to, text};
 use crate::base::time::unix_seconds;
@@ -75,15 +75,20 @@ pub struct Fixed(pub Credentials);
 pub struct Anonymous;
 
 /// What providers ask their clouds' services with: calls that the client's own shards carry.
-pub struct Web(Arc<dyn Ask>);
+pub struct Web(Arc<dyn ServiceClient>);
 
 impl Web {
     /// Sends a request and waits for its whole answer, whatever its status.
     ///
     /// # Errors
     /// The network's; [`ErrorKind::Cancelled`] once the client is closed.
-    pub fn ask(&self, request: Request, body: impl Into<Bytes>, patience: Patience) -> Result<Reply, Error> {
-        self.0.ask(Question { request, body: body.into(), patience })
+    pub fn ask(
+        &self,
+        request: Request,
+        body: impl Into<Bytes>,
+        patience: Patience,
+    ) -> Result<ServiceReply, Error> {
+        self.0.ask(ServiceRequest { request, body: body.into(), patience })
     }
 }
 
@@ -125,7 +130,7 @@ pub(crate) struct Keys<S> {
 }
 
 /// What a provider answered last.
-pub(crate) struct Held<S> {
+pub(crate) struct KeySet<S> {
     /// Counts the keys: another number is another pair.
     pub(crate) number: u64,
     /// `None` for requests that leave unsigned.
@@ -139,7 +144,7 @@ pub(crate) struct Held<S> {
 }
 
 struct State<S> {
-    held: Option<Arc<Held<S>>>,
+    held: Option<Arc<KeySet<S>>>,
     /// Why the last question brought no keys, where that is a failure.
     failure: Option<Refused>,
     /// When to ask again, in seconds since 1970.
@@ -152,8 +157,8 @@ struct State<S> {
 
 /// What to do for a request that wants to be signed.
 enum Next<S> {
-    Use(Arc<Held<S>>),
-    UseAndAsk(Arc<Held<S>>),
+    Use(Arc<KeySet<S>>),
+    UseAndAsk(Arc<KeySet<S>>),
     Wait,
     Fail(Error),
 }
@@ -161,7 +166,7 @@ enum Next<S> {
 impl<S: Send + Sync + 'static> Keys<S> {
     pub(crate) fn new(
         provider: Arc<dyn Provider>,
-        ask: Arc<dyn Ask>,
+        ask: Arc<dyn ServiceClient>,
         signer: impl Fn(Credentials) -> S + Send + Sync + 'static,
     ) -> Arc<Keys<S>> {
         Arc::new(Keys {
@@ -174,7 +179,7 @@ impl<S: Send + Sync + 'static> Keys<S> {
     }
 
     /// What to sign with now; waits only where nothing usable is there.
-    pub(crate) async fn current(self: &Arc<Keys<S>>) -> Result<Arc<Held<S>>, Error> {
+    pub(crate) async fn current(self: &Arc<Keys<S>>) -> Result<Arc<KeySet<S>>, Error> {
         loop {
             // Made before the look at the state: an answer that comes in between is not missed.
             let answered = self.answered.notified();
@@ -267,7 +272,7 @@ impl<S: Send + Sync + 'static> Drop for Asking<S> {
     }
 }
 
-impl<S> Held<S> {
+impl<S> KeySet<S> {
     /// The keys themselves.
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.grant.as_ref().map(|grant| &grant.credentials)
@@ -360,7 +365,7 @@ impl<S> State<S> {
         let number = if same { number } else { number + 1 };
         let since = before.filter(|_| same).map_or(now, |before| before.since);
         let was_accepted = AtomicBool::new(false);
-        self.held = Some(Arc::new(Held { number, signer: made, grant, note, since, was_accepted }));
+        self.held = Some(Arc::new(KeySet { number, signer: made, grant, note, since, was_accepted }));
     }
 }
 

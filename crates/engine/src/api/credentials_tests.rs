@@ -26,8 +26,9 @@ fn after(answers: &[(u64, Result<Grant, Refused>)]) -> State<String> {
 /// What is done at `now`, in a word.
 #[track_caller]
 fn check(answers: &[(u64, Result<Grant, Refused>)], now: u64, expected: &str) {
-    let word =
-        |held: Arc<Held<String>>| format!("{}{}", held.signer.as_deref().unwrap_or("unsigned"), held.number);
+    let word = |held: Arc<KeySet<String>>| {
+        format!("{}{}", held.signer.as_deref().unwrap_or("unsigned"), held.number)
+    };
     let found = match after(answers).next(now) {
         Next::Use(held) => word(held),
         Next::UseAndAsk(held) => format!("{} and ask", word(held)),

@@ -12,16 +12,16 @@ use crate::base::error::Error;
 use crate::policy::outage::NEVER_ANSWERED_MAX;
 
 /// Who sends what a service is asked.
-pub(crate) trait Ask: Send + Sync {
+pub(crate) trait ServiceClient: Send + Sync {
     /// The whole answer, whatever its status; blocks.
     ///
     /// # Errors
     /// The network's; `Cancelled` once the client is closed.
-    fn ask(&self, question: Question) -> Result<Reply, Error>;
+    fn ask(&self, question: ServiceRequest) -> Result<ServiceReply, Error>;
 }
 
 /// What a service that is no origin is asked, and for how long.
-pub(crate) struct Question {
+pub(crate) struct ServiceRequest {
     pub(crate) request: Request,
     pub(crate) body: Bytes,
     pub(crate) patience: Patience,
@@ -56,14 +56,14 @@ impl Patience {
 }
 
 /// A service's answer, of whatever status. `Debug` does not show the body, which may hold keys.
-pub struct Reply {
+pub struct ServiceReply {
     /// The HTTP status.
     pub status: u16,
     /// The whole body.
     pub body: Bytes,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for ServiceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
     }

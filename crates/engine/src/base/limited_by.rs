@@ -319,7 +319,7 @@ impl fmt::Display for LimitedBy {
 
 /// How long each of them held the speed back, and its last figures.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct TimeByLimit {
     times: [Duration; KINDS],
     last: [Option<LimitedBy>; KINDS],
     /// Received in those times.
@@ -327,7 +327,7 @@ pub(crate) struct Tally {
     now: Option<LimitedBy>,
 }
 
-impl Tally {
+impl TimeByLimit {
     pub(crate) fn add(&mut self, by: LimitedBy, elapsed: Duration, bytes: u64) {
         self.times[by.kind()] += elapsed;
         self.bytes[by.kind()] += bytes;
@@ -348,7 +348,7 @@ impl Tally {
 
     /// What did so longest since `earlier`, with its last figures and what was received all that time; `None` where nobody looked
     /// in between.
-    pub(crate) fn since(&self, earlier: &Tally) -> Option<LimitedBy> {
+    pub(crate) fn since(&self, earlier: &TimeByLimit) -> Option<LimitedBy> {
         let time = |kind: &usize| self.times[*kind].saturating_sub(earlier.times[*kind]);
         let longest = (0..KINDS).max_by_key(time)?;
         let mean = (self.bytes[longest] - earlier.bytes[longest]) as f64 / time(&longest).as_secs_f64();
@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn the_longest_counts_with_its_last_figures() {
-        let mut tally = Tally::default();
-        assert_eq!((tally.now(), tally.since(&Tally::default())), (None, None));
+        let mut tally = TimeByLimit::default();
+        assert_eq!((tally.now(), tally.since(&TimeByLimit::default())), (None, None));
         let ms = Duration::from_millis;
         tally.add(LimitedBy::Ramp { in_flight: 8 }, ms(900), 1_000);
         let start = tally;
@@ -385,7 +385,7 @@ mod tests {
         tally.add(LimitedBy::Cpu { busy_percent: 97, queued_percent: 0 }, ms(100), 1_000);
         tally.add(LimitedBy::Objects { in_flight: 1, parallel: 8 }, ms(100), 1_000);
         assert_eq!(tally.since(&start), Some(LimitedBy::Cpu { busy_percent: 97, queued_percent: 0 }));
-        assert_eq!(tally.since(&Tally::default()), Some(LimitedBy::Ramp { in_flight: 16 }));
+        assert_eq!(tally.since(&TimeByLimit::default()), Some(LimitedBy::Ramp { in_flight: 16 }));
         assert_eq!(tally.now(), Some(LimitedBy::Objects { in_flight: 1, parallel: 8 }));
         for bytes_per_s in [10, 20, 2] {
             tally.add(LimitedBy::Bandwidth { bytes_per_s }, ms(1_000), 15);

@@ -14,7 +14,7 @@ pub(crate) use queue::{Item, MayBegin, Queue, Work};
 pub(crate) use shared::Batch;
 #[cfg(test)]
 pub(crate) use shared::WEIGHT_STEP_BYTES;
-pub(crate) use workers::drive_many;
+pub(crate) use workers::run_batch_worker;
 
 use crate::base::error::{Error, ErrorKind};
 use crate::base::limited_by::LimitedBy;

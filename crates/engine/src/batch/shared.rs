@@ -14,9 +14,9 @@ use crate::api::account::{Account, check_object};
 use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::files;
-use crate::base::limited_by::Tally;
+use crate::base::limited_by::TimeByLimit;
 use crate::base::report::{Counters, Report};
-use crate::batch::{drive_many, weight};
+use crate::batch::{run_batch_worker, weight};
 use crate::disk::folder::Folder;
 use crate::disk::temporary::Sweeper;
 use crate::gate::Gate;
@@ -28,9 +28,9 @@ use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::Landing;
 use crate::transfer::get::Get;
-use crate::transfer::hold::Hold;
-use crate::transfer::resources::{Care, Resources};
-use crate::transfer::{Download, Owner};
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::resources::{Resources, TransferOptions};
+use crate::transfer::{Download, TransferOwner};
 use std::sync::Weak;
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
@@ -47,8 +47,8 @@ pub(crate) struct Batch {
     account: Arc<Account>,
     pub(super) gate: Arc<Gate>,
     /// What had held the gate back when it began.
-    tally: Tally,
-    care: Care,
+    tally: TimeByLimit,
+    care: TransferOptions,
     shards: Arc<Shards>,
     /// All its objects are one transfer where slots are given out.
     transfer: TransferId,
@@ -69,7 +69,7 @@ pub(crate) struct Batch {
 }
 
 struct State {
-    queue: Queue<Wanted, Hold>,
+    queue: Queue<Wanted, TransferGuard>,
     /// Large objects that have begun and not ended, for progress and cancel.
     large: Vec<Arc<Download>>,
     finished: Vec<Finished>,
@@ -95,7 +95,7 @@ struct Member {
     again: bool,
 }
 
-impl Owner for Member {
+impl TransferOwner for Member {
     fn has_more(&self) -> bool {
         self.batch.has_more()
     }
@@ -133,7 +133,7 @@ impl WorkSource for Batch {
         while let Some(worker) = self.employ(limit) {
             let shard = worker.seat.shard();
             // A client that is closed drops it, and with it the batch ends.
-            let _ = self.shards.send(shard, Task::new(|shard| drive_many(shard, worker)));
+            let _ = self.shards.send(shard, Task::new(|shard| run_batch_worker(shard, worker)));
         }
         self.lock().workers() >= limit
     }
@@ -164,7 +164,7 @@ impl Batch {
             tally: gate.tally(),
             transfer: gate.new_transfer(),
             gate,
-            care: Care::of(&shared.settings),
+            care: TransferOptions::of(&shared.settings),
             shards,
             files_max: if folder.is_some() { shared.memory_plan.landing_files } else { u64::MAX },
             folder,
@@ -187,7 +187,7 @@ impl Batch {
         let seat = self.gate.join(self.transfer, source, Some(0));
         // Outside the lock, which a worker that is dropped needs.
         let worker = Worker::new(self, &mut self.lock(), seat);
-        self.shards.send(0, Task::new(|shard| drive_many(shard, worker)))?;
+        self.shards.send(0, Task::new(|shard| run_batch_worker(shard, worker)))?;
         self.gate.start_workers();
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Batch {
     }
 
     /// What to do next; `None` when there will be nothing more.
-    pub(super) async fn take(&self, prefers_parts: bool) -> Option<Work<Wanted, Hold>> {
+    pub(super) async fn take(&self, prefers_parts: bool) -> Option<Work<Wanted, TransferGuard>> {
         loop {
             let mut woken = std::pin::pin!(self.work.notified());
             {
@@ -309,7 +309,7 @@ impl Batch {
     }
 
     /// Begins an object that was taken. One that cannot be begun has ended.
-    pub(super) fn begin(self: &Arc<Batch>, item: Item<Wanted>) -> Option<Hold> {
+    pub(super) fn begin(self: &Arc<Batch>, item: Item<Wanted>) -> Option<TransferGuard> {
         let Item { wanted, again } = item;
         let is_small = self.is_small(wanted.size) && !again;
         let started = check_object(&wanted.location).and_then(|()| {
@@ -339,7 +339,7 @@ impl Batch {
                     state.large.push(running.clone());
                 }
                 drop(state);
-                Some(Hold::new(running))
+                Some(TransferGuard::new(running))
             }
             Err(error) => {
                 let mut state = self.lock();
@@ -353,13 +353,13 @@ impl Batch {
 
     fn open(&self, transfer: &Arc<Download>) {
         // Whoever says so has a hold of his own.
-        let Some(hold) = Hold::join(transfer) else { return };
+        let Some(hold) = TransferGuard::join(transfer) else { return };
         self.lock().queue.open(hold);
         self.work.notify_waiters();
     }
 
     /// An object has no part left to take.
-    pub(super) fn close(&self, hold: &Hold) {
+    pub(super) fn close(&self, hold: &TransferGuard) {
         let closed = self.lock().queue.close(|open| Arc::ptr_eq(open.running(), hold.running()));
         // Outside the lock: the last hold tells us of the object's end.
         drop(closed);

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use super::queue::Work;
 use super::shared::{Batch, Worker};
 use crate::shard::Shard;
-use crate::transfer::drive::{drive, drive_lead};
-use crate::transfer::hold::Hold;
+use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
+use crate::transfer::workers::{run_lead, run_until_stopped};
 
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
-pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
+pub(crate) async fn run_batch_worker(shard: Rc<Shard>, mut worker: Worker) {
     let batch = worker.batch.clone();
     batch.gate.keep_time();
     tokio::select! {
@@ -27,7 +27,7 @@ async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
         match work {
             Work::Object(task) => {
                 if let Some(hold) = batch.begin(task) {
-                    drive_lead(shard.clone(), hold, None).await;
+                    run_lead(shard.clone(), hold, None).await;
                 }
             }
             Work::Part(hold) => {
@@ -39,7 +39,7 @@ async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
 }
 
 /// Fetches one part, if there is one left.
-async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
+async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &TransferGuard) {
     if hold.transfer.is_stopped() {
         return batch.close(hold);
     }
@@ -52,5 +52,5 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
             }
         }
     };
-    drive(hold, one).await;
+    run_until_stopped(hold, one).await;
 }

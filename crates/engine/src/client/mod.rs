@@ -43,11 +43,11 @@ use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{Landing, Memory};
 use crate::transfer::Download;
-use crate::transfer::drive::{drive_lead, work_source};
 use crate::transfer::get::Get;
+use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
-use crate::transfer::hold::Hold;
-use crate::transfer::resources::{Care, Resources};
+use crate::transfer::resources::{Resources, TransferOptions};
+use crate::transfer::workers::{run_lead, work_source};
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
 pub struct Client {
@@ -133,14 +133,14 @@ impl Client {
             slots: gate.slots(gate.new_transfer(), get.priority),
             gate: gate.clone(),
             shards: self.shards.clone(),
-            care: Care::of(&self.shared.settings),
+            care: TransferOptions::of(&self.shared.settings),
         };
         let running = Arc::new(Download::start(get, self.shared.account.clone(), resources)?);
         // Before anybody holds it: what could not be begun has no end.
         let first = self.shards.way_to(0)?;
         let seat = gate.join(running.transfer.slots.transfer(), work_source(&running), Some(0));
-        let hold = Hold::new(running.clone());
-        let lead = Task::new(move |shard| drive_lead(shard, hold, Some(seat)));
+        let hold = TransferGuard::new(running.clone());
+        let lead = Task::new(move |shard| run_lead(shard, hold, Some(seat)));
         if let Err(unsent) = first.send(Job::Task(lead)) {
             running.transfer.end.forget_call();
             drop(unsent);

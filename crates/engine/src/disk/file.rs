@@ -23,7 +23,7 @@ use crate::disk::temporary::{Earlier, Temporary};
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// A file that is written under a temporary name, and removed unless it is committed.
-pub(crate) struct FileGround {
+pub(crate) struct FileSink {
     temporary: Temporary,
     folder: Arc<OwnedFd>,
     name: OsString,
@@ -43,27 +43,27 @@ pub(crate) struct FileGround {
     note: Mutex<Option<String>>,
 }
 
-impl FileGround {
+impl FileSink {
     /// A file at `path`, whose links are followed. With `resume` what a killed run left of it is taken over.
-    pub(crate) fn create(path: &Path, resume: bool) -> Result<FileGround, Error> {
+    pub(crate) fn create(path: &Path, resume: bool) -> Result<FileSink, Error> {
         let path = final_path(path)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        let ground = FileGround::create_in(Arc::new(folder), name, path, resume)?;
+        let sink = FileSink::create_in(Arc::new(folder), name, path, resume)?;
         // Of many files a `Sweeper` clears what else was left.
-        ground.temporary.clear_others(&ground.folder, &ground.name);
-        Ok(ground)
+        sink.temporary.clear_others(&sink.folder, &sink.name);
+        Ok(sink)
     }
 
     /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the file's own
     /// name is replaced, not followed.
-    pub(crate) fn create_beneath(folder: &Folder, name: &str, resume: bool) -> Result<FileGround, Error> {
+    pub(crate) fn create_beneath(folder: &Folder, name: &str, resume: bool) -> Result<FileSink, Error> {
         let shown = folder.path().join(name);
         let (parent, file_name) = name.rsplit_once('/').unwrap_or(("", name));
         let opened = folder
             .below(parent)
-            .and_then(|opened| FileGround::create_in(opened, file_name.into(), shown.clone(), resume));
+            .and_then(|opened| FileSink::create_in(opened, file_name.into(), shown.clone(), resume));
         opened.map_err(|error| error.during("write", shown.display()))
     }
 
@@ -72,11 +72,11 @@ impl FileGround {
         name: OsString,
         shown: PathBuf,
         resume: bool,
-    ) -> Result<FileGround, Error> {
+    ) -> Result<FileSink, Error> {
         let created = Temporary::create(&folder, &name, resume);
         let mut temporary = created.map_err(|refused| refused_there(refused.into()))?;
         let earlier = Mutex::new(temporary.earlier.take());
-        Ok(FileGround {
+        Ok(FileSink {
             temporary,
             folder,
             name,
@@ -388,7 +388,7 @@ impl FileGround {
     }
 }
 
-impl Drop for FileGround {
+impl Drop for FileSink {
     fn drop(&mut self) {
         self.let_go(true);
     }

@@ -158,13 +158,13 @@ fn refusal(path: &str, refused: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::landing::{Ground, Landing};
+    use crate::sink::landing::{Landing, Sink};
     use crate::sink::verify::Ledger;
 
     fn put(folder: &Folder, name: &str) -> Result<(), Error> {
-        let ground = Ground::open(Landing::Beneath(folder.clone(), name.into()), true)?;
-        ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3)?;
-        ground.commit(3)
+        let sink = Sink::open(Landing::Beneath(folder.clone(), name.into()), true)?;
+        sink.place(0, 0, Ledger::default().start_part()).fill(b"new", 3)?;
+        sink.commit(3)
     }
 
     #[test]

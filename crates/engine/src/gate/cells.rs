@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::time::now;
-use crate::policy::pace::{Gate as Waits, Gated, Sample};
+use crate::policy::pace::{Gated, Sample, WaitReason};
 
 /// The counters of one shard. Only its thread writes; a tick reads them all.
 #[derive(Debug, Default)]
@@ -64,12 +64,12 @@ impl Cell {
 
     /// A worker that has something to do waits for something of ours. Waiting for a disk is not counted so: whoever writes
     /// blocks his thread, see [`Cell::on_received`].
-    pub(crate) fn waiting(&self, waits: Waits) -> Counted<'_> {
+    pub(crate) fn waiting(&self, waits: WaitReason) -> Counted<'_> {
         Counted::new(match waits {
-            Waits::Memory | Waits::Disk => &self.memory,
-            Waits::Reader => &self.reader,
-            Waits::Bandwidth => &self.bandwidth,
-            Waits::Requests => &self.requests,
+            WaitReason::Memory | WaitReason::Disk => &self.memory,
+            WaitReason::Reader => &self.reader,
+            WaitReason::Bandwidth => &self.bandwidth,
+            WaitReason::Requests => &self.requests,
         })
     }
 
@@ -198,7 +198,7 @@ mod tests {
         cells[0].on_first_byte(Duration::from_millis(10));
         cells[1].on_first_byte(Duration::from_millis(20));
         let moving = cells[1].moving();
-        let waits = cells[0].waiting(Waits::Reader);
+        let waits = cells[0].waiting(WaitReason::Reader);
         cells[1].on_cpu(Duration::from_millis(10), Duration::from_millis(5));
         let (sample, cores) = sums.advance(&cells, tick, 1);
         assert_eq!((sample.bytes, sample.in_flight, sample.moving), (111, 2, 1));

@@ -2,7 +2,7 @@
 
 use super::cells::Cores;
 use crate::base::limited_by::{Bound, LimitedBy};
-use crate::policy::pace::{Gate as Waits, LimitedBy as ByPace};
+use crate::policy::pace::{LimitedBy as ByPace, WaitReason};
 
 /// Requests a second that may be sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,14 +28,14 @@ pub(super) fn limited_by(
     let (busy_percent, queued_percent) = (percent(cores.used), percent(cores.queued));
     let bytes_per_s = rate as u64;
     match by {
-        ByPace::Gate { gate, share } => {
+        ByPace::Waits { on: gate, share } => {
             let waiting_percent = percent(share);
             match gate {
-                Waits::Disk => LimitedBy::Disk { waiting_percent },
-                Waits::Memory => LimitedBy::Memory { waiting_percent },
-                Waits::Reader => LimitedBy::Reader { waiting_percent },
-                Waits::Bandwidth => LimitedBy::Bandwidth { bytes_per_s },
-                Waits::Requests => requests.limits(waiting_percent),
+                WaitReason::Disk => LimitedBy::Disk { waiting_percent },
+                WaitReason::Memory => LimitedBy::Memory { waiting_percent },
+                WaitReason::Reader => LimitedBy::Reader { waiting_percent },
+                WaitReason::Bandwidth => LimitedBy::Bandwidth { bytes_per_s },
+                WaitReason::Requests => requests.limits(waiting_percent),
             }
         }
         _ if busy_percent + queued_percent >= BUSY_PERCENT => LimitedBy::Cpu { busy_percent, queued_percent },
@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(by.name(), name);
             assert_eq!(by.to_string(), says);
         };
-        let gate = |gate| ByPace::Gate { gate, share: 0.5 };
+        let gate = |gate| ByPace::Waits { on: gate, share: 0.5 };
         check(
             ByPace::Ramp { in_flight: 8 },
             0.5,
@@ -103,12 +103,12 @@ mod tests {
             limited_by(by, cores, 1.0, requests, Bound::Most).to_string(),
             "the cores: the threads of the shards run 60 % of the time and wait 35 % of it for a core"
         );
-        check(gate(Waits::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
-        check(gate(Waits::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");
-        check(gate(Waits::Reader), 0.0, "reader", "the reader: 50 % of the parts in flight wait for it");
-        check(gate(Waits::Bandwidth), 0.0, "bandwidth", "bandwidth: 3MiB/s are received");
+        check(gate(WaitReason::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
+        check(gate(WaitReason::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");
+        check(gate(WaitReason::Reader), 0.0, "reader", "the reader: 50 % of the parts in flight wait for it");
+        check(gate(WaitReason::Bandwidth), 0.0, "bandwidth", "bandwidth: 3MiB/s are received");
         check(
-            gate(Waits::Requests),
+            gate(WaitReason::Requests),
             0.0,
             "requests",
             "the origin's throttling: it takes about 480 requests a second",

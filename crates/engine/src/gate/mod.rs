@@ -27,7 +27,7 @@ use flatout_settings::Settings;
 use flatout_wire::endpoint::Endpoint;
 
 use crate::api::refusal::Failure;
-use crate::base::limited_by::{Bound, Host, LimitedBy, Tally};
+use crate::base::limited_by::{Bound, Host, LimitedBy, TimeByLimit};
 use crate::base::operation::{Class, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::plan::{MemoryPlan, ParallelBy};
@@ -178,7 +178,7 @@ struct Measured {
     /// Smoothed: what the shards' threads have of the cores, and bytes received a second.
     cores: Cores,
     rate: f64,
-    tally: Tally,
+    tally: TimeByLimit,
     /// What was found is kept when the origin is not limited any more, for what waits yet.
     request_rate: RequestRate,
 }
@@ -216,7 +216,7 @@ impl Gate {
                 ticked: now,
                 cores: Cores::default(),
                 rate: 0.0,
-                tally: Tally::default(),
+                tally: TimeByLimit::default(),
                 request_rate: RequestRate { asked_for: settings.request_rate, found: None },
             }),
             is_starved: AtomicBool::new(false),
@@ -247,7 +247,7 @@ impl Gate {
     }
 
     /// What has held the speed back so far.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> TimeByLimit {
         self.measured().tally
     }
 

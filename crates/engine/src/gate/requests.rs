@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::cells::{Cell, Counted};
 use crate::base::operation::{Class, Load};
 use crate::base::time::now;
-use crate::policy::pace::Gate as Waits;
+use crate::policy::pace::WaitReason;
 use crate::policy::pace::bucket::Bucket;
 use crate::policy::pace::throttle::Throttle;
 
@@ -46,20 +46,20 @@ impl<T> Queue<T> {
         self.turn.try_lock().is_err()
     }
 
-    /// Waits until `take` gives something, which says how long to wait where it does not.
+    /// WaitReason until `take` gives something, which says how long to wait where it does not.
     async fn wait(&self, cell: &Cell, take: impl Fn(&mut T) -> Result<(), Duration>) {
         let mut waits: Option<Counted<'_>> = None;
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(_) => {
-                waits = Some(cell.waiting(Waits::Requests));
+                waits = Some(cell.waiting(WaitReason::Requests));
                 self.turn.lock().await
             }
         };
         loop {
             let taken = take(&mut self.lock());
             let Err(wait) = taken else { return };
-            waits.get_or_insert_with(|| cell.waiting(Waits::Requests));
+            waits.get_or_insert_with(|| cell.waiting(WaitReason::Requests));
             tokio::time::sleep(wait).await;
         }
     }
@@ -85,7 +85,7 @@ impl Requests {
         }
     }
 
-    /// Waits until a request may leave; when that was.
+    /// WaitReason until a request may leave; when that was.
     pub(crate) async fn start(&self, class: Class, cell: &Cell) -> Instant {
         let throttle = &self.quota(class).throttle;
         let is_throttled = self.quota(class).is_throttled.load(Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use crate::memory::waits::Waits;
+use crate::memory::waits::Waiters;
 use crate::policy::queue::{Grant, Priority, Queue, Ticket, TransferId};
 
 /// A transfer with parts that any worker may carry.
@@ -32,7 +32,7 @@ pub(crate) struct SlotQueue(Mutex<State>);
 
 struct State {
     queue: Queue,
-    waits: Waits,
+    waits: Waiters,
     sources: Vec<(TransferId, Weak<dyn WorkSource>)>,
     /// Workers by shard, with a slot or without.
     workers: Vec<u32>,
@@ -60,7 +60,7 @@ impl SlotQueue {
     pub(crate) fn new(limit: u32, shards: usize) -> SlotQueue {
         SlotQueue(Mutex::new(State {
             queue: Queue::new(limit),
-            waits: Waits::default(),
+            waits: Waiters::default(),
             sources: Vec::new(),
             workers: vec![0; shards.max(1)],
         }))
@@ -177,7 +177,7 @@ impl TransferSlots {
         *self.priority.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a slot. Whoever is dropped while it waits lets go of its place in the queue.
+    /// Waiters for a slot. Whoever is dropped while it waits lets go of its place in the queue.
     pub(crate) async fn acquire(&self) -> Slot {
         Acquire { of: self, ticket: None }.await;
         Slot(Some(self.slots.clone()))
@@ -222,7 +222,7 @@ impl Drop for Slot {
     }
 }
 
-/// Waits for a slot.
+/// Waiters for a slot.
 struct Acquire<'a> {
     of: &'a TransferSlots,
     ticket: Option<Ticket>,

@@ -23,8 +23,8 @@ use crate::net::socket::Socket;
 use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
 use crate::policy::hedge::Hedge;
-use crate::policy::lumps::Lumps;
-use crate::sink::landing::Place;
+use crate::policy::receive_size::ReceiveSize;
+use crate::sink::landing::PartWriter;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
@@ -37,7 +37,7 @@ const COLLECT_AT_ONCE: usize = 64 << 10;
 pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
-    pub(crate) lumps: Lumps,
+    pub(crate) receive_size: ReceiveSize,
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
@@ -69,7 +69,7 @@ impl Connection {
         Connection {
             socket,
             stall: StallClock::new(stall_timeout),
-            lumps: Lumps::default(),
+            receive_size: ReceiveSize::default(),
             endpoint,
             address,
             number,
@@ -213,7 +213,7 @@ impl Connection {
     /// 0 at the end of the body.
     pub(crate) async fn receive(
         &mut self,
-        place: &mut Place<'_>,
+        place: &mut PartWriter<'_>,
         scratch: &RefCell<Lease>,
         limit: u64,
     ) -> Result<u64, Error> {
@@ -232,10 +232,12 @@ impl Connection {
             let received = if rest.is_empty() {
                 0
             } else {
-                self.socket.set_floor(rest.len().min(floor_max).min(self.lumps.bytes())).map_err(broke)?;
+                self.socket
+                    .set_floor(rest.len().min(floor_max).min(self.receive_size.bytes()))
+                    .map_err(broke)?;
                 let mut buffer = ReadBuf::new(rest);
                 ready!(self.stall.poll_read(cx, &mut self.socket, &mut buffer)).map_err(broke)?;
-                self.lumps.on_received(buffer.filled().len(), Instant::now());
+                self.receive_size.on_received(buffer.filled().len(), Instant::now());
                 buffer.filled().len()
             };
             came.copy_from_slice(&self.ahead[..ahead]);

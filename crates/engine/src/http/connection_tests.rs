@@ -23,8 +23,8 @@ use super::*;
 use crate::memory::lease::Pool;
 use crate::net::socket::connect;
 use crate::net::tls::Tls;
-use crate::policy::lumps::RECEIVE_BYTES;
-use crate::sink::landing::{Ground, Landing};
+use crate::policy::receive_size::RECEIVE_BYTES;
+use crate::sink::landing::{Landing, Sink};
 use crate::sink::verify::Ledger;
 
 /// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.
@@ -153,11 +153,11 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
 async fn landed(connection: &mut Connection) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let target = folder.path().join("body");
-    let ground = Ground::open(Landing::File(target.clone()), false).expect("a new file");
+    let sink = Sink::open(Landing::File(target.clone()), false).expect("a new file");
     let scratch = RefCell::new(Arc::new(Pool::default()).lease(RECEIVE_BYTES).expect("memory"));
-    let mut place = ground.place(0, 0, Ledger::default().start_part());
+    let mut place = sink.place(0, 0, Ledger::default().start_part());
     while connection.receive(&mut place, &scratch, u64::MAX).await.ok()? > 0 {}
-    ground.commit(place.filled()).expect("a rename");
+    sink.commit(place.filled()).expect("a rename");
     Some(std::fs::read(&target).expect("the file"))
 }
 

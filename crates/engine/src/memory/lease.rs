@@ -13,7 +13,7 @@ use flatout_settings::format_size;
 use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::base::error::{Error, ErrorKind};
-use crate::memory::waits::Waits;
+use crate::memory::waits::Waiters;
 use crate::policy::budget::{self, Budget, Ticket};
 
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.
@@ -36,7 +36,7 @@ struct State {
     /// The one given back last is the last: it is the first to be taken again, while its pages are hot.
     idle: Vec<Slab>,
     idle_bytes: u64,
-    waits: Waits,
+    waits: Waiters,
 }
 
 impl Default for Pool {
@@ -50,7 +50,7 @@ impl Pool {
     /// A pool that holds `limit_bytes` at most, of which so many are kept for what is charged.
     pub(crate) fn new(limit_bytes: u64, set_aside_bytes: u64) -> Pool {
         let budget = Budget::new(limit_bytes, set_aside_bytes);
-        Pool(Mutex::new(State { budget, idle: Vec::new(), idle_bytes: 0, waits: Waits::default() }))
+        Pool(Mutex::new(State { budget, idle: Vec::new(), idle_bytes: 0, waits: Waiters::default() }))
     }
 
     /// Memory of `bytes`, rounded up to whole pages, now: charged, not asked for.

@@ -8,8 +8,8 @@ use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
 use crate::base::hint::{setting_to, text};
 use crate::policy::budget::LAST;
-use crate::policy::lumps::RECEIVE_BYTES;
 use crate::policy::pace::LEVEL_MOST;
+use crate::policy::receive_size::RECEIVE_BYTES;
 
 /// A shard's thread and runtime, without its scratch.
 pub(crate) const SHARD_BYTES: u64 = 128 << 10;

@@ -5,14 +5,14 @@ use std::task::{Context, Poll, Waker};
 
 /// Who has asked and has not had the answer, by ticket. Lives under the lock of the queue that it belongs to.
 #[derive(Default)]
-pub(crate) struct Waits(HashMap<u64, Turn>);
+pub(crate) struct Waiters(HashMap<u64, Turn>);
 
 enum Turn {
     Waits(Option<Waker>),
     Granted,
 }
 
-impl Waits {
+impl Waiters {
     /// Asks once, by the first poll, for the ticket that is then kept; ready, and the ticket gone, once it is granted.
     /// `ask` gives the ticket and those that are granted by that.
     pub(crate) fn poll_turn(

@@ -25,11 +25,11 @@ const KNOWN_BYTES: u64 = 256 << 10;
 
 /// Those of one transfer.
 #[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<State>);
+pub(crate) struct InFlightParts(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    flights: Vec<Arc<Flight>>,
+    in_flight_parts: Vec<Arc<InFlightPart>>,
     /// Bytes a second of a part, and how long its first byte took, in the mean.
     rate: Option<f64>,
     first_byte_s: Option<f64>,
@@ -37,14 +37,14 @@ struct State {
 
 /// One part on its way.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightPart {
     begun: Instant,
     start: u64,
-    stretch: Mutex<Stretch>,
+    stretch: Mutex<SharedRange>,
 }
 
 #[derive(Debug)]
-struct Stretch {
+struct SharedRange {
     /// Up to here its owner may be receiving.
     claimed: u64,
     landed: u64,
@@ -55,20 +55,23 @@ struct Stretch {
 }
 
 /// A part's place among the others for as long as it lives.
-pub(crate) struct Aloft<'a> {
-    flights: &'a Flights,
-    flight: Arc<Flight>,
+pub(crate) struct PartShare<'a> {
+    in_flight_parts: &'a InFlightParts,
+    flight: Arc<InFlightPart>,
 }
 
-impl Flights {
+impl InFlightParts {
     /// A part begins its flight.
-    pub(crate) fn start(&self, range: &Range<u64>) -> Aloft<'_> {
+    pub(crate) fn start(&self, range: &Range<u64>) -> PartShare<'_> {
         let (start, end) = (range.start, range.end);
-        let stretch = Stretch { claimed: start, landed: start, end, asked_end: end, may_be_cut: false };
-        let flight =
-            Arc::new(Flight { begun: Instant::now(), start: range.start, stretch: Mutex::new(stretch) });
-        self.lock().flights.push(flight.clone());
-        Aloft { flights: self, flight }
+        let stretch = SharedRange { claimed: start, landed: start, end, asked_end: end, may_be_cut: false };
+        let flight = Arc::new(InFlightPart {
+            begun: Instant::now(),
+            start: range.start,
+            stretch: Mutex::new(stretch),
+        });
+        self.lock().in_flight_parts.push(flight.clone());
+        PartShare { in_flight_parts: self, flight }
     }
 
     /// The rest of a part that its owner leaves to whoever asks; `None` where nothing would come of that.
@@ -76,9 +79,9 @@ impl Flights {
         let now = Instant::now();
         let state = self.lock();
         let first_byte = Duration::from_secs_f64(state.first_byte_s.unwrap_or_default());
-        let seen: Vec<_> = state.flights.iter().map(|flight| flight.seen(state.rate, now)).collect();
+        let seen: Vec<_> = state.in_flight_parts.iter().map(|flight| flight.seen(state.rate, now)).collect();
         let (at, cut) = split(&seen, first_byte)?;
-        let mut stretch = state.flights[at].lock();
+        let mut stretch = state.in_flight_parts[at].lock();
         // It may have gone on meanwhile.
         let end = (stretch.claimed < cut && cut < stretch.end).then_some(stretch.end)?;
         stretch.end = cut;
@@ -124,8 +127,8 @@ fn median(mut rates: Vec<f64>) -> Option<f64> {
     rates.get(rates.len() / 2).copied()
 }
 
-impl Flight {
-    fn lock(&self) -> MutexGuard<'_, Stretch> {
+impl InFlightPart {
+    fn lock(&self) -> MutexGuard<'_, SharedRange> {
         self.stretch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +144,7 @@ impl Flight {
     }
 }
 
-impl Aloft<'_> {
+impl PartShare<'_> {
     /// From now on others may take over its rest.
     pub(crate) fn allow_cuts(&self) {
         self.flight.lock().may_be_cut = true;
@@ -169,7 +172,7 @@ impl Aloft<'_> {
     /// The first byte has come.
     pub(crate) fn on_first_byte(&self) {
         let took = self.flight.begun.elapsed().as_secs_f64();
-        let mut state = self.flights.lock();
+        let mut state = self.in_flight_parts.lock();
         let usual = state.first_byte_s.get_or_insert(took);
         *usual += (took - *usual) / 8.0;
     }
@@ -180,17 +183,17 @@ impl Aloft<'_> {
             return;
         }
         let rate = bytes as f64 / self.flight.begun.elapsed().as_secs_f64().max(1e-6);
-        let mut state = self.flights.lock();
+        let mut state = self.in_flight_parts.lock();
         let usual = state.rate.get_or_insert(rate);
         *usual += (rate - *usual) / 8.0;
     }
 }
 
-impl Drop for Aloft<'_> {
+impl Drop for PartShare<'_> {
     fn drop(&mut self) {
-        let mut state = self.flights.lock();
-        if let Some(at) = state.flights.iter().position(|flight| Arc::ptr_eq(flight, &self.flight)) {
-            state.flights.swap_remove(at);
+        let mut state = self.in_flight_parts.lock();
+        if let Some(at) = state.in_flight_parts.iter().position(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            state.in_flight_parts.swap_remove(at);
         }
     }
 }
@@ -238,41 +241,41 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_owner_stops_where_the_other_begins() {
-        let flights = Flights::default();
-        let part = flights.start(&(0..16 * MIB));
+        let in_flight_parts = InFlightParts::default();
+        let part = in_flight_parts.start(&(0..16 * MIB));
         assert_eq!(part.claim(0, MIB), MIB);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!((part.claim(MIB, MIB), flights.split()), (MIB, None), "it may not be cut yet");
+        assert_eq!((part.claim(MIB, MIB), in_flight_parts.split()), (MIB, None), "it may not be cut yet");
         part.allow_cuts();
-        let taken = flights.split().expect("a rest");
+        let taken = in_flight_parts.split().expect("a rest");
         // Of the 14 MiB that are nobody's.
         assert_eq!((taken.clone(), part.end()), (9 * MIB..16 * MIB, 9 * MIB));
         assert_eq!(part.claim(2 * MIB, 100 * MIB), 7 * MIB);
         assert_eq!(part.claim(9 * MIB, MIB), 0);
         // All of the first is claimed; the other is cut in turn, at the rate of those before it.
-        assert_eq!(flights.split(), None);
-        let other = flights.start(&taken);
+        assert_eq!(in_flight_parts.split(), None);
+        let other = in_flight_parts.start(&taken);
         other.allow_cuts();
-        assert_eq!(flights.split(), None, "nothing is known of its rate");
+        assert_eq!(in_flight_parts.split(), None, "nothing is known of its rate");
         part.on_landed(9 * MIB);
         drop(part);
-        let third = flights.split().expect("a rest of the rest");
+        let third = in_flight_parts.split().expect("a rest of the rest");
         assert_eq!((third.end, other.end()), (16 * MIB, third.start));
         drop(other);
-        assert_eq!(flights.split(), None);
+        assert_eq!(in_flight_parts.split(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn any_number_of_takers_get_every_byte_once() {
-        let flights = Flights::default();
-        let part = flights.start(&(0..64 * MIB));
+        let in_flight_parts = InFlightParts::default();
+        let part = in_flight_parts.start(&(0..64 * MIB));
         part.allow_cuts();
         part.claim(0, MIB);
         tokio::time::advance(Duration::from_secs(1)).await;
         part.claim(MIB, MIB);
         let mut others = Vec::new();
-        while let Some(taken) = flights.split() {
-            let other = flights.start(&taken);
+        while let Some(taken) = in_flight_parts.split() {
+            let other = in_flight_parts.start(&taken);
             other.allow_cuts();
             others.push((taken.start, other));
             part.on_landed(MIB);

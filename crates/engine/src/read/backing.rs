@@ -13,17 +13,17 @@ use crate::gate::Gate;
 use crate::policy::queue::Priority;
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
-use crate::sink::landing::{Ground, SharedMemory};
+use crate::sink::landing::{SharedMemory, Sink};
 use crate::transfer::Download;
-use crate::transfer::drive::{drive_segment, work_source};
-use crate::transfer::hold::Hold;
-use crate::transfer::resources::{Care, Resources};
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::resources::{Resources, TransferOptions};
+use crate::transfer::workers::{run_segment, work_source};
 
 /// One version of an object at its origin.
 pub(super) struct Network {
     pub(super) gate: Arc<Gate>,
     shards: Arc<Shards>,
-    care: Care,
+    care: TransferOptions,
     requests: Arc<RequestTemplate>,
     /// For the whole by one plain GET, whose answer states the checksum.
     requests_whole: Arc<RequestTemplate>,
@@ -45,7 +45,7 @@ impl Network {
         Network {
             gate: shared.gate_of(location),
             shards: shards.clone(),
-            care: Care::of(&shared.settings),
+            care: TransferOptions::of(&shared.settings),
             requests: Arc::new(requests()),
             requests_whole: Arc::new(requests_whole),
             pinned: Arc::new(Pinned::new(object)),
@@ -67,7 +67,7 @@ impl Network {
             care: self.care,
         };
         let requests = if is_whole { &self.requests_whole } else { &self.requests };
-        let landing = Ground::Shared(segment);
+        let landing = Sink::Shared(segment);
         Arc::new(Download::of_version(requests.clone(), self.pinned.clone(), range, landing, resources))
     }
 
@@ -75,7 +75,7 @@ impl Network {
     /// and that is its end: call it without a lock.
     pub(super) fn start(&self, transfer: Arc<Download>) {
         let seat = self.gate.join(transfer.transfer.slots.transfer(), work_source(&transfer), None);
-        let (hold, shard) = (Hold::new(transfer), seat.shard());
-        let _ = self.shards.send(shard, Task::new(|shard| drive_segment(shard, hold, seat)));
+        let (hold, shard) = (TransferGuard::new(transfer), seat.shard());
+        let _ = self.shards.send(shard, Task::new(|shard| run_segment(shard, hold, seat)));
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::api::account::{Operation, RequestSigner};
 use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, is_redirect, key_rejection};
-use crate::api::service::{Ask, Patience, Question, Reply};
+use crate::api::service::{Patience, ServiceClient, ServiceReply, ServiceRequest};
 use crate::api::template::{Asked, Outgoing, RequestTemplate};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting, text};
@@ -45,7 +45,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// An answer whose body has not been read yet.
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) connection: Connection,
     pub(crate) head: Head,
     /// When its request was sent.
@@ -58,7 +58,7 @@ pub(crate) struct Answer {
 
 impl Call<'_> {
     /// Sends the request and waits for the head of a good answer; anything else is a failure.
-    pub(crate) async fn ask(&self, shard: &Rc<Shard>) -> Result<Answer, Failure> {
+    pub(crate) async fn ask(&self, shard: &Rc<Shard>) -> Result<Response, Failure> {
         let Call { gate, class, template, .. } = *self;
         let account = &shard.shared.account;
         let (mut followed, mut went_back, mut renewed, mut moves) = (false, false, false, 0);
@@ -121,12 +121,12 @@ impl Call<'_> {
     }
 
     /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
-    async fn exchange(&self, shard: &Rc<Shard>) -> Result<Answer, Failure> {
+    async fn exchange(&self, shard: &Rc<Shard>) -> Result<Response, Failure> {
         let outgoing = self.template.outgoing(self.asked, self.if_match).await?;
         let outgoing = shard.by_proxy(outgoing, Purpose::Store);
         while let Some(mut connection) = shard.idle_connection(&outgoing.endpoint, self.shunned) {
             match self.timed_exchange(shard, &mut connection, &outgoing).await {
-                Ok((head, asked)) => return Ok(Answer::new(connection, head, asked, outgoing)),
+                Ok((head, asked)) => return Ok(Response::new(connection, head, asked, outgoing)),
                 Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -144,7 +144,7 @@ impl Call<'_> {
             true if outgoing.method == Method::Head || self.class == Class::List => Failure::last(error),
             _ => error.into(),
         })?;
-        Ok(Answer::new(opened.connection, head, asked, outgoing))
+        Ok(Response::new(opened.connection, head, asked, outgoing))
     }
 
     /// Notes how long the answer took to begin.
@@ -155,7 +155,7 @@ impl Call<'_> {
         outgoing: &Outgoing,
     ) -> Result<(Head, Instant), Error> {
         let asked = Instant::now();
-        connection.lumps.begin(self.gate.is_climbing());
+        connection.receive_size.begin(self.gate.is_climbing());
         let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
         if outgoing.method == Method::Get && self.class == Class::Read {
             let first_byte = asked.elapsed();
@@ -166,10 +166,10 @@ impl Call<'_> {
     }
 }
 
-impl Answer {
-    fn new(connection: Connection, head: Head, asked: Instant, outgoing: Outgoing) -> Answer {
+impl Response {
+    fn new(connection: Connection, head: Head, asked: Instant, outgoing: Outgoing) -> Response {
         let Outgoing { method, signer, .. } = outgoing;
-        Answer { connection, head, asked, answered: Instant::now(), method, signer }
+        Response { connection, head, asked, answered: Instant::now(), method, signer }
     }
 
     /// Gives the connection back if it can carry another request.
@@ -306,14 +306,14 @@ impl AsRef<[u8]> for HeldBody {
     }
 }
 
-impl Ask for Shards {
-    fn ask(&self, question: Question) -> Result<Reply, Error> {
+impl ServiceClient for Shards {
+    fn ask(&self, question: ServiceRequest) -> Result<ServiceReply, Error> {
         self.wait_for(|shard| async move { ask_service(&shard, question).await })
     }
 }
 
 /// Asks a service, again where that may help: neither signed nor redirected, on a connection of its own.
-async fn ask_service(shard: &Rc<Shard>, question: Question) -> Result<Reply, Error> {
+async fn ask_service(shard: &Rc<Shard>, question: ServiceRequest) -> Result<ServiceReply, Error> {
     let was_reached = shard.shared.endpoints.was_reached(&question.request.endpoint);
     let outage = question.patience.outage(was_reached, &shard.shared.settings);
     let begun = Instant::now();
@@ -337,8 +337,8 @@ async fn ask_service(shard: &Rc<Shard>, question: Question) -> Result<Reply, Err
     }
 }
 
-async fn ask_service_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
-    let Question { request, body, patience } = question;
+async fn ask_service_once(shard: &Rc<Shard>, question: &ServiceRequest) -> Result<ServiceReply, Failure> {
+    let ServiceRequest { request, body, patience } = question;
     let outgoing = shard.by_proxy(Outgoing::to_service(request.clone(), body)?, Purpose::Keys);
     let endpoint = &outgoing.endpoint;
     let mut opened = Opened::connect(shard, endpoint, Purpose::Keys, None, Some(*patience)).await?;
@@ -347,7 +347,7 @@ async fn ask_service_once(shard: &Rc<Shard>, question: &Question) -> Result<Repl
         let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
         let mut body = Vec::new();
         let is_whole = connection.collect_within(REPLY_BYTES_MAX, &mut body, |_| {}).await?;
-        Ok(is_whole.then(|| Reply { status: head.status, body: body.into() }))
+        Ok(is_whole.then(|| ServiceReply { status: head.status, body: body.into() }))
     };
     let late = |_elapsed| Error::new(ErrorKind::Timeout, format!("{endpoint} did not answer in time"));
     let replied = tokio::time::timeout(patience.answer, exchange).await.map_err(late).flatten();

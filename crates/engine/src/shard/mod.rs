@@ -28,7 +28,7 @@ use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
 use crate::policy::hedge::Hedge;
-use crate::policy::pace::Gate as Waits;
+use crate::policy::pace::WaitReason;
 use crate::policy::retry::{Attempts, Dice, Fault};
 use crate::shard::shared::Shared;
 
@@ -193,7 +193,7 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt at what passes `gate`, or gives the failure back when there is to be none. Where the
+    /// WaitReason before the next attempt at what passes `gate`, or gives the failure back when there is to be none. Where the
     /// origin is away the next request waits for it at the gate.
     pub(crate) async fn wait_or_give_up(
         &self,
@@ -242,7 +242,7 @@ impl Shard {
         if let Some(bandwidth) = &self.shared.bandwidth {
             let wait = bandwidth.spend(bytes);
             if !wait.is_zero() {
-                let _waits = counters.waiting(Waits::Bandwidth);
+                let _waits = counters.waiting(WaitReason::Bandwidth);
                 tokio::time::sleep(wait).await;
             }
         }

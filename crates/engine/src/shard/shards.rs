@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
 
-use crate::api::service::{Ask, Question, Reply};
+use crate::api::service::{ServiceClient, ServiceReply, ServiceRequest};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::thread_clock::ThreadClock;
 use crate::memory::lease::Lease;
-use crate::policy::lumps::RECEIVE_BYTES;
+use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
 
@@ -139,8 +139,8 @@ impl LaterShards {
     }
 }
 
-impl Ask for LaterShards {
-    fn ask(&self, question: Question) -> Result<Reply, Error> {
+impl ServiceClient for LaterShards {
+    fn ask(&self, question: ServiceRequest) -> Result<ServiceReply, Error> {
         match self.0.get().and_then(Weak::upgrade) {
             Some(shards) => shards.ask(question),
             None => Err(Error::new(ErrorKind::Cancelled, "the client was closed")),

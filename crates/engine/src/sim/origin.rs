@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flatout_wire::checksum::Algorithm;
 
-use super::scenario::{Ask, Etag, Fault, Framing, Wrong};
+use super::scenario::{Etag, Fault, Framing, ThrottleHint, Wrong};
 use super::world::{Exchange, HEAD, LAST_BYTE, WHOLE, World};
 use crate::api::account::Dialect;
 use crate::base::error::ErrorKind;
@@ -65,7 +65,7 @@ pub(super) fn answer(world: &World, line: u32, text: &str) -> Answer {
         *attempt
     };
     let fault = choose(world, &request, attempt);
-    let mut made = Made::of(world, &request, version, range, fault);
+    let mut made = MadeResponse::of(world, &request, version, range, fault);
     world.tell(|| {
         let method = if request.is_get { "GET" } else { "HEAD" };
         let range = request.range.as_deref().unwrap_or("whole");
@@ -168,7 +168,7 @@ impl Request {
 }
 
 /// An answer while it is put together.
-struct Made {
+struct MadeResponse {
     status: u16,
     headers: Vec<(&'static str, String)>,
     content: Vec<u8>,
@@ -176,17 +176,17 @@ struct Made {
     body: Range<u64>,
 }
 
-impl Made {
+impl MadeResponse {
     fn of(
         world: &World,
         request: &Request,
         version: u32,
         range: Option<Range<u64>>,
         fault: Option<Fault>,
-    ) -> Made {
+    ) -> MadeResponse {
         match fault {
-            Some(Fault::Fails) => return Made::refusal(500, "InternalError"),
-            Some(Fault::Throttles(ask)) => return Made::throttle(ask),
+            Some(Fault::Fails) => return MadeResponse::refusal(500, "InternalError"),
+            Some(Fault::Throttles(ask)) => return MadeResponse::throttle(ask),
             _ => {}
         }
         let origin = &world.scenario.origin;
@@ -197,7 +197,7 @@ impl Made {
             world.explain(Some(request.object), ErrorKind::Changed);
             let keeps = origin.replaced.is_some_and(|replaced| replaced.keeps_if_match);
             if keeps && request.if_match.as_ref().is_some_and(|wanted| *wanted != etag) {
-                return Made::refusal(412, "PreconditionFailed");
+                return MadeResponse::refusal(412, "PreconditionFailed");
             }
         }
         let ranged =
@@ -206,12 +206,12 @@ impl Made {
             _ if !ranged => (200, 0..size),
             Some(range) => (206, range),
             None => {
-                let mut refusal = Made::refusal(416, "InvalidRange");
+                let mut refusal = MadeResponse::refusal(416, "InvalidRange");
                 refusal.headers.push(("Content-Range", format!("bytes */{size}")));
                 return refusal;
             }
         };
-        let mut made = Made { status, headers: Vec::new(), content: Vec::new(), body: range.clone() };
+        let mut made = MadeResponse { status, headers: Vec::new(), content: Vec::new(), body: range.clone() };
         made.content = content[range.start as usize..range.end as usize].to_vec();
         match origin.etag {
             Etag::Strong => made.headers.push(("ETag", etag)),
@@ -254,17 +254,19 @@ impl Made {
         }
     }
 
-    fn refusal(status: u16, code: &str) -> Made {
+    fn refusal(status: u16, code: &str) -> MadeResponse {
         let content =
             format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
-        Made { status, headers: Vec::new(), content: content.into_bytes(), body: 0..0 }
+        MadeResponse { status, headers: Vec::new(), content: content.into_bytes(), body: 0..0 }
     }
 
-    fn throttle(ask: Option<Ask>) -> Made {
-        let mut made = Made::refusal(503, "SlowDown");
+    fn throttle(ask: Option<ThrottleHint>) -> MadeResponse {
+        let mut made = MadeResponse::refusal(503, "SlowDown");
         match ask {
-            Some(Ask::RetryAfter(wait)) => made.headers.push(("Retry-After", wait.as_secs().to_string())),
-            Some(Ask::QosDelay(wait)) => {
+            Some(ThrottleHint::RetryAfter(wait)) => {
+                made.headers.push(("Retry-After", wait.as_secs().to_string()))
+            }
+            Some(ThrottleHint::QosDelay(wait)) => {
                 made.headers.push(("x-oss-qos-delay-time", wait.as_millis().to_string()));
             }
             None => {}

@@ -27,7 +27,7 @@ use crate::client::config::Config;
 use crate::disk::folder::Folder;
 use crate::memory::lease::{Lease, Pool};
 use crate::memory::plan::CONNECTION_BYTES;
-use crate::policy::lumps::RECEIVE_BYTES;
+use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shards::{ShardThread, serve};
 use crate::sink::landing::{Landing, Memory};

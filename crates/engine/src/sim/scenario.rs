@@ -178,7 +178,7 @@ pub(super) enum Fault {
     /// 500.
     Fails,
     /// 503, perhaps with the wait that it asks for.
-    Throttles(Option<Ask>),
+    Throttles(Option<ThrottleHint>),
     WrongRange(Wrong),
     /// One bit of the body is another.
     Flip,
@@ -186,16 +186,16 @@ pub(super) enum Fault {
 
 /// How an origin asks to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum ThrottleHint {
     RetryAfter(Duration),
     /// OSS: `x-oss-qos-delay-time`.
     QosDelay(Duration),
 }
 
-impl Ask {
+impl ThrottleHint {
     pub(super) fn wait(self) -> Duration {
         match self {
-            Ask::RetryAfter(wait) | Ask::QosDelay(wait) => wait,
+            ThrottleHint::RetryAfter(wait) | ThrottleHint::QosDelay(wait) => wait,
         }
     }
 }

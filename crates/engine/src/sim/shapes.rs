@@ -5,8 +5,8 @@ use std::time::Duration;
 use flatout_wire::range::Span;
 
 use super::scenario::{
-    Address, Ask, Draw, Etag, Fault, Framing, Interruption, Land, Object, Origin, Replaced, Scenario, Task,
-    Tuning, Wrong,
+    Address, Draw, Etag, Fault, Framing, Interruption, Land, Object, Origin, Replaced, Scenario, Task,
+    ThrottleHint, Tuning, Wrong,
 };
 use crate::api::account::Dialect;
 
@@ -145,8 +145,8 @@ fn throttles(scenario: &mut Scenario, draw: &mut Draw) {
     }
     let ask = match draw.between(0, 2) {
         0 => None,
-        1 => Some(Ask::RetryAfter(Duration::from_secs(draw.between(0, 30)))),
-        _ => Some(Ask::QosDelay(Duration::from_millis(draw.between(1, 5_000)))),
+        1 => Some(ThrottleHint::RetryAfter(Duration::from_secs(draw.between(0, 30)))),
+        _ => Some(ThrottleHint::QosDelay(Duration::from_millis(draw.between(1, 5_000)))),
     };
     scenario.origin.faults = vec![(draw.between(5, 60) as f64 / 100.0, Fault::Throttles(ask))];
 }
@@ -300,7 +300,10 @@ fn storm(scenario: &mut Scenario, draw: &mut Draw) {
         (some(draw), Fault::Stall(stall)),
         (some(draw), Fault::Silence),
         (some(draw), Fault::Fails),
-        (some(draw), Fault::Throttles(Some(Ask::RetryAfter(Duration::from_secs(draw.between(0, 3)))))),
+        (
+            some(draw),
+            Fault::Throttles(Some(ThrottleHint::RetryAfter(Duration::from_secs(draw.between(0, 3))))),
+        ),
         (some(draw), Fault::WrongRange(draw.pick(&[Wrong::Shifted, Wrong::Shorter, Wrong::Unnamed]))),
     ];
     scenario.origin.refuses = some(draw);

@@ -9,7 +9,7 @@ use flatout_wire::range::Span;
 
 use super::check::{check, check_attempts, waits};
 use super::run::run;
-use super::scenario::{Address, Ask, Fault, Framing, Interruption, Land, Scenario, Task};
+use super::scenario::{Address, Fault, Framing, Interruption, Land, Scenario, Task, ThrottleHint};
 use super::shapes::SHAPES;
 use super::world::{Exchange, Window, World};
 use crate::api::account::Dialect;
@@ -286,7 +286,7 @@ fn the_model_sees_what_must_not_happen() {
 #[test]
 fn the_checks_see_attempts_that_are_too_many_too_early_or_too_late() {
     let scenario = Scenario::of(0);
-    let throttled = Some(Fault::Throttles(Some(Ask::RetryAfter(Duration::from_secs(2)))));
+    let throttled = Some(Fault::Throttles(Some(ThrottleHint::RetryAfter(Duration::from_secs(2)))));
     let check = |exchanges: &[Exchange], expected: &str| {
         let wrong = check_attempts(&scenario, exchanges).join("; ");
         assert!(wrong.contains(expected) && (expected.is_empty() == wrong.is_empty()), "{wrong}");

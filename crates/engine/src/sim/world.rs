@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::scenario::{Ask, Draw, Fault, Scenario};
+use super::scenario::{Draw, Fault, Scenario, ThrottleHint};
 use crate::base::error::ErrorKind;
 use crate::memory::lease::Pool;
 
@@ -88,7 +88,7 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn asked_to_wait(&self) -> Option<Duration> {
         match self.fault {
-            Some(Fault::Throttles(ask)) => ask.map(Ask::wait),
+            Some(Fault::Throttles(ask)) => ask.map(ThrottleHint::wait),
             _ => None,
         }
     }

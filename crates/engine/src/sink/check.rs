@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::verify::{Ledger, PartHash};
-use crate::disk::journal::{BLOCK_BYTES, Block, Journal, Kept, block_range};
+use crate::disk::journal::{AlignedBuffer, BLOCK_BYTES, Journal, Kept, block_range};
 
 /// More threads read no faster from one disk, and hash 20 GB/s.
 const THREADS_MAX: usize = 4;
@@ -53,7 +53,7 @@ struct Run {
 
 fn good_runs(
     file: &File,
-    blocks: &[Block],
+    blocks: &[AlignedBuffer],
     journal: &Journal,
     ledger: &Ledger,
     on_block: &impl Fn(u64) -> bool,
@@ -97,7 +97,7 @@ mod tests {
     use crate::base::report::Verified;
     use crate::base::version::Version;
     use crate::disk::journal::DownloadIdentity;
-    use crate::sink::verify::Statement;
+    use crate::sink::verify::ExpectedChecksum;
 
     const TOTAL: u64 = 20 * BLOCK_BYTES + 4321;
 
@@ -111,7 +111,7 @@ mod tests {
             let range = block_range(number, TOTAL).expect("a block");
             let algorithm = Algorithm::ALL[number as usize % 4];
             let crc = algorithm.of(&content[range.start as usize..range.end as usize]);
-            Block { number, algorithm, crc }
+            AlignedBuffer { number, algorithm, crc }
         });
         let identity =
             DownloadIdentity { location: "x".into(), version: Version::default(), range: 100..100 + TOTAL };
@@ -165,7 +165,7 @@ mod tests {
             for is_right in [true, false] {
                 let (content, ledger) = (content(), Ledger::default());
                 let stated = algorithm.of(&content) ^ u64::from(!is_right);
-                ledger.state(Statement::Whole(algorithm, stated));
+                ledger.state(ExpectedChecksum::Whole(algorithm, stated));
                 let journal = journal((0..21).filter(|number| ![3, 4, 20].contains(number)));
                 let kept = check(&file(&content), &journal, &ledger, &|_| true);
                 for missing in kept.missing(&journal.identity.range).iter().rev() {

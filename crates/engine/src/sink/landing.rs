@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
-use crate::disk::file::FileGround;
+use crate::disk::file::FileSink;
 use crate::disk::folder::Folder;
 use crate::memory::lease::Pool;
-use crate::policy::pace::Gate as Waits;
-use crate::sink::made::{Made, Making};
+use crate::policy::pace::WaitReason;
+use crate::sink::made::{AllocatedBuffer, Allocating};
 use crate::sink::stream::{Room, StreamWriter};
 use crate::sink::verify::PartHash;
 
@@ -21,7 +21,7 @@ pub enum Landing {
     /// The caller's memory.
     Memory(Memory),
     /// Memory made as long as what comes, which is the caller's when it is whole and verified.
-    Made(Made),
+    Allocated(AllocatedBuffer),
     /// A file, which appears under its name only when it is whole and verified.
     File(PathBuf),
     /// The same for a file beneath a folder, at this relative path, whose folders are made.
@@ -68,68 +68,68 @@ pub(crate) trait SharedMemory: Send + Sync {
 }
 
 /// An open landing.
-pub(crate) enum Ground {
+pub(crate) enum Sink {
     Nowhere,
     Memory(Memory),
-    Made(Making),
-    File(Box<FileGround>),
+    Allocated(Allocating),
+    File(Box<FileSink>),
     Stream(StreamWriter),
     /// Memory that others read while it is filled.
     Shared(Box<dyn SharedMemory>),
 }
 
-impl Ground {
+impl Sink {
     /// Opens the landing before anything is asked of the network, so that a bad target costs nothing.
     /// With `resume` a file takes over what a killed run left of it.
-    pub(crate) fn open(landing: Landing, resume: bool) -> Result<Ground, Error> {
+    pub(crate) fn open(landing: Landing, resume: bool) -> Result<Sink, Error> {
         Ok(match landing {
-            Landing::Nowhere => Ground::Nowhere,
-            Landing::Memory(memory) => Ground::Memory(memory),
-            Landing::Made(made) => Ground::Made(Making::new(made)),
+            Landing::Nowhere => Sink::Nowhere,
+            Landing::Memory(memory) => Sink::Memory(memory),
+            Landing::Allocated(made) => Sink::Allocated(Allocating::new(made)),
             Landing::File(path) => {
-                let opened = FileGround::create(&path, resume)
-                    .map_err(|error| error.during("write", path.display()))?;
-                Ground::File(Box::new(opened))
+                let opened =
+                    FileSink::create(&path, resume).map_err(|error| error.during("write", path.display()))?;
+                Sink::File(Box::new(opened))
             }
             Landing::Beneath(folder, name) => {
-                Ground::File(Box::new(FileGround::create_beneath(&folder, &name, resume)?))
+                Sink::File(Box::new(FileSink::create_beneath(&folder, &name, resume)?))
             }
-            Landing::Stream(writer) => Ground::Stream(writer),
+            Landing::Stream(writer) => Sink::Stream(writer),
         })
     }
 
     /// Whether a file that stands under the name by the end is to stay.
     pub(crate) fn set_keep_existing(&mut self, keep_existing: bool) {
-        if let Ground::File(file) = self {
+        if let Sink::File(file) = self {
             file.keep_existing = keep_existing;
         }
     }
 
     /// The file, where it is one.
-    pub(crate) fn file(&self) -> Option<&FileGround> {
+    pub(crate) fn file(&self) -> Option<&FileSink> {
         match self {
-            Ground::File(file) => Some(file),
+            Sink::File(file) => Some(file),
             _ => None,
         }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self, Ground::Stream(_))
+        matches!(self, Sink::Stream(_))
     }
 
     /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
     pub(crate) fn prepare(&self, pool: &Arc<Pool>, total_bytes: Option<u64>) -> Result<(), Error> {
         match self {
-            Ground::Nowhere => Ok(()),
-            Ground::Memory(memory) => match total_bytes {
+            Sink::Nowhere => Ok(()),
+            Sink::Memory(memory) => match total_bytes {
                 Some(total) if total > memory.bytes as u64 => Err(too_small(memory, total)),
                 Some(_) => Ok(()),
                 None => Err(untold()),
             },
-            Ground::Made(making) => making.prepare(total_bytes.ok_or_else(untold)?),
-            Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
-            Ground::Stream(writer) => writer.0.prepare(pool),
-            Ground::Shared(memory) => memory.prepare(total_bytes),
+            Sink::Allocated(making) => making.prepare(total_bytes.ok_or_else(untold)?),
+            Sink::File(file) => file.reserve(total_bytes.unwrap_or(0)),
+            Sink::Stream(writer) => writer.0.prepare(pool),
+            Sink::Shared(memory) => memory.prepare(total_bytes),
         }
     }
 
@@ -143,54 +143,54 @@ impl Ground {
         window_bytes: impl FnOnce() -> u64,
     ) -> Result<Option<Room<'_>>, Error> {
         match self {
-            Ground::Stream(writer) => writer.0.admit(part_bytes, window_bytes()).await.map(Some),
+            Sink::Stream(writer) => writer.0.admit(part_bytes, window_bytes()).await.map(Some),
             _ => Ok(None),
         }
     }
 
     /// What a stream that has no room for another part waits for.
-    pub(crate) fn waits_for(&self) -> Waits {
+    pub(crate) fn waits_for(&self) -> WaitReason {
         match self {
-            Ground::Stream(writer) if writer.0.is_mostly_unread() => Waits::Reader,
-            _ => Waits::Memory,
+            Sink::Stream(writer) if writer.0.is_mostly_unread() => WaitReason::Reader,
+            _ => WaitReason::Memory,
         }
     }
 
     /// Cancels `stop` when nobody wants the bytes any more, at once where that is so already.
     pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Cancellation>) {
-        if let Ground::Stream(writer) = self {
+        if let Sink::Stream(writer) = self {
             writer.0.stop_when_abandoned(stop);
         }
     }
 
     /// Whether nobody wants the bytes any more.
     pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(self, Ground::Stream(writer) if writer.0.is_abandoned())
+        matches!(self, Sink::Stream(writer) if writer.0.is_abandoned())
     }
 
     /// The place of part `index`, which lands at `at` bytes from the start of the landing, and is hashed on its way.
-    pub(crate) fn place(&self, index: u64, at: u64, hash: PartHash) -> Place<'_> {
+    pub(crate) fn place(&self, index: u64, at: u64, hash: PartHash) -> PartWriter<'_> {
         let start = match self {
-            Ground::Nowhere | Ground::File(_) => None,
+            Sink::Nowhere | Sink::File(_) => None,
             // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
-            Ground::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
+            Sink::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
             // SAFETY: `at` is within what `prepare` made, which stays until the last hold on the transfer is gone.
-            Ground::Made(making) => Some(unsafe { making.start().add(at as usize) }),
-            Ground::Stream(writer) => Some(writer.0.start_of(index)),
-            Ground::Shared(memory) => Some(memory.place(at)),
+            Sink::Allocated(making) => Some(unsafe { making.start().add(at as usize) }),
+            Sink::Stream(writer) => Some(writer.0.start_of(index)),
+            Sink::Shared(memory) => Some(memory.place(at)),
         };
-        let hash = match self.file().and_then(FileGround::journal) {
+        let hash = match self.file().and_then(FileSink::journal) {
             Some(_) => hash.for_journal(at),
             None => hash,
         };
-        Place { ground: self, index, at, start, filled: 0, hash, writing: Duration::ZERO }
+        PartWriter { sink: self, index, at, start, filled: 0, hash, writing: Duration::ZERO }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         match self {
-            Ground::File(file) => file.commit(bytes).map_err(|error| error.during("write", file.shown())),
-            Ground::Made(making) => {
+            Sink::File(file) => file.commit(bytes).map_err(|error| error.during("write", file.shown())),
+            Sink::Allocated(making) => {
                 making.commit();
                 Ok(())
             }
@@ -202,10 +202,10 @@ impl Ground {
     /// the next run. The bytes that this one will find.
     pub(crate) fn close(&self, keep: bool) -> u64 {
         match self {
-            Ground::Stream(writer) => writer.0.end(),
-            Ground::File(file) => return file.let_go(keep),
-            Ground::Made(making) => making.close(),
-            Ground::Nowhere | Ground::Memory(_) | Ground::Shared(_) => {}
+            Sink::Stream(writer) => writer.0.end(),
+            Sink::File(file) => return file.let_go(keep),
+            Sink::Allocated(making) => making.close(),
+            Sink::Nowhere | Sink::Memory(_) | Sink::Shared(_) => {}
         }
         0
     }
@@ -222,8 +222,8 @@ fn untold() -> Error {
 }
 
 /// Where one part lands. At most one attempt at a time holds it, so each byte has one writer.
-pub(crate) struct Place<'a> {
-    ground: &'a Ground,
+pub(crate) struct PartWriter<'a> {
+    sink: &'a Sink,
     index: u64,
     at: u64,
     /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
@@ -234,7 +234,7 @@ pub(crate) struct Place<'a> {
     writing: Duration,
 }
 
-impl Place<'_> {
+impl PartWriter<'_> {
     /// Bytes of the part that have landed.
     pub(crate) fn filled(&self) -> u64 {
         self.filled
@@ -264,16 +264,16 @@ impl Place<'_> {
             Some(start) => unsafe { std::slice::from_raw_parts(start, bytes) },
         };
         self.hash.update(received);
-        if let Ground::File(file) = self.ground {
+        if let Sink::File(file) = self.sink {
             let begun = Instant::now();
             file.write(received, self.at + self.filled)?;
             note(file, &mut self.hash);
             self.writing += begun.elapsed();
         }
         self.filled += bytes as u64;
-        match self.ground {
-            Ground::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
-            Ground::Shared(memory) => {
+        match self.sink {
+            Sink::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
+            Sink::Shared(memory) => {
                 memory.on_landed(self.at + self.filled);
                 Ok(())
             }
@@ -288,13 +288,13 @@ impl Place<'_> {
 
     /// The part is whole.
     pub(crate) fn complete(&mut self) {
-        match self.ground {
-            Ground::Stream(writer) => writer.0.complete(self.index),
-            Ground::File(file) => {
+        match self.sink {
+            Sink::Stream(writer) => writer.0.complete(self.index),
+            Sink::File(file) => {
                 self.hash.cut();
                 note(file, &mut self.hash);
             }
-            Ground::Nowhere | Ground::Memory(_) | Ground::Made(_) | Ground::Shared(_) => {}
+            Sink::Nowhere | Sink::Memory(_) | Sink::Allocated(_) | Sink::Shared(_) => {}
         }
     }
 
@@ -306,7 +306,7 @@ impl Place<'_> {
 }
 
 /// Notes the blocks that have been written, if a journal is kept.
-fn note(file: &FileGround, hash: &mut PartHash) {
+fn note(file: &FileSink, hash: &mut PartHash) {
     if hash.has_pieces()
         && let Some(journal) = file.journal()
     {
@@ -336,14 +336,14 @@ mod tests {
         let target = folder.path().join("model");
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
-            let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
-            ground.prepare(&Arc::new(Pool::default()), Some(3)).expect("room");
-            ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
+            let sink = Sink::open(Landing::File(target.clone()), true).expect("a new file");
+            sink.prepare(&Arc::new(Pool::default()), Some(3)).expect("room");
+            sink.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {
-                ground.commit(3).expect("a rename");
+                sink.commit(3).expect("a rename");
             }
-            drop(ground);
+            drop(sink);
             let expected: &[u8] = if committed { b"new" } else { b"earlier" };
             assert_eq!(std::fs::read(&target).expect("the file"), expected);
             assert_eq!(names(folder.path()), ["model"], "nothing is left behind");
@@ -356,9 +356,9 @@ mod tests {
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, b"earlier").expect("a file");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        let ground = Ground::open(Landing::File(link.clone()), true).expect("a new file");
-        ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
-        ground.commit(3).expect("a rename");
+        let sink = Sink::open(Landing::File(link.clone()), true).expect("a new file");
+        sink.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
+        sink.commit(3).expect("a rename");
         assert_eq!(std::fs::read(&file).expect("the file"), b"new");
         assert!(link.symlink_metadata().expect("the link").is_symlink());
     }
@@ -371,7 +371,7 @@ mod tests {
             (PathBuf::from("/dev/null"), "not a regular file"),
             (folder.path().join("missing/file"), "No such file"),
         ] {
-            let error = Ground::open(Landing::File(target), true).err().expect("a refusal");
+            let error = Sink::open(Landing::File(target), true).err().expect("a refusal");
             assert_eq!(error.kind(), ErrorKind::LocalIo);
             assert!(error.cause().contains(why) && error.hint().is_some(), "{error}");
         }

@@ -5,67 +5,67 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::lease::Slab;
 
-/// Where a transfer leaves the memory that it made: kept by whoever asks, and given to [`crate::Landing::Made`].
+/// Where a transfer leaves the memory that it made: kept by whoever asks, and given to [`crate::Landing::Allocated`].
 ///
 /// The memory is the caller's from birth: `Settings::memory_bytes` does not bound it, and [`crate::Client::memory_held`] does
 /// not count it. How much may come is for whoever asks to know, or to bound by a range.
 #[derive(Clone, Default)]
-pub struct Made(Arc<Place>);
+pub struct AllocatedBuffer(Arc<AllocatedSlot>);
 
 #[derive(Default)]
-struct Place {
-    block: Mutex<Option<Block>>,
+struct AllocatedSlot {
+    block: Mutex<Option<AlignedBuffer>>,
     at_most: Option<u64>,
     beyond: OnceLock<u64>,
 }
 
 /// Owned memory, for what lands there: aligned to 64 bytes, from 256 KiB on to pages; initialised, given back on drop.
-/// [`Block::as_ptr`] may be written through by whoever sees to it that nobody reads there meanwhile.
-pub struct Block {
+/// [`AlignedBuffer::as_ptr`] may be written through by whoever sees to it that nobody reads there meanwhile.
+pub struct AlignedBuffer {
     /// None of an empty one.
     slab: Option<Slab>,
     bytes: usize,
 }
 
-impl Made {
+impl AllocatedBuffer {
     /// Nothing is there yet.
-    pub fn new() -> Made {
-        Made::default()
+    pub fn new() -> AllocatedBuffer {
+        AllocatedBuffer::default()
     }
 
     /// For no more than so many bytes: where more would come, the transfer fails before any of them lands.
-    pub fn at_most(bytes: u64) -> Made {
-        Made(Arc::new(Place { at_most: Some(bytes), ..Place::default() }))
+    pub fn at_most(bytes: u64) -> AllocatedBuffer {
+        AllocatedBuffer(Arc::new(AllocatedSlot { at_most: Some(bytes), ..AllocatedSlot::default() }))
     }
 
-    /// How many bytes would have come, where those were more than [`Made::at_most`] allows: the transfer fails of it.
+    /// How many bytes would have come, where those were more than [`AllocatedBuffer::at_most`] allows: the transfer fails of it.
     pub fn beyond(&self) -> Option<u64> {
         self.0.beyond.get().copied()
     }
 
     /// What a transfer has left here, once: nothing before it has ended, nor where it failed. Of several that were given the
     /// same, what the last one left.
-    pub fn take(&self) -> Option<Block> {
+    pub fn take(&self) -> Option<AlignedBuffer> {
         self.lock().take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Block>> {
+    fn lock(&self) -> MutexGuard<'_, Option<AlignedBuffer>> {
         self.0.block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Block {
+impl AlignedBuffer {
     /// As long as that, all zeros.
     ///
     /// # Errors
     /// [`crate::ErrorKind::LocalIo`] where the machine does not have it.
-    pub fn new(bytes: u64) -> Result<Block, Error> {
+    pub fn new(bytes: u64) -> Result<AlignedBuffer, Error> {
         let slab = if bytes == 0 { None } else { Some(Slab::outright(bytes)?) };
         // What has been mapped can be addressed.
-        Ok(Block { slab, bytes: bytes as usize })
+        Ok(AlignedBuffer { slab, bytes: bytes as usize })
     }
 
-    /// Where it starts; valid for [`Block::len`] bytes as long as it lives.
+    /// Where it starts; valid for [`AlignedBuffer::len`] bytes as long as it lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.slab.as_ref().map_or_else(Slab::nowhere, Slab::start)
     }
@@ -91,22 +91,22 @@ impl Block {
     }
 }
 
-impl std::fmt::Debug for Block {
+impl std::fmt::Debug for AlignedBuffer {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Block({} bytes)", self.bytes)
     }
 }
 
 /// A landing in memory that is made when the first answer has told how much will come.
-pub(crate) struct Making {
-    made: Made,
+pub(crate) struct Allocating {
+    made: AllocatedBuffer,
     /// Of this transfer alone, until it is whole: the same `made` may serve another.
-    block: Mutex<Option<Block>>,
+    block: Mutex<Option<AlignedBuffer>>,
 }
 
-impl Making {
-    pub(crate) fn new(made: Made) -> Making {
-        Making { made, block: Mutex::new(None) }
+impl Allocating {
+    pub(crate) fn new(made: AllocatedBuffer) -> Allocating {
+        Allocating { made, block: Mutex::new(None) }
     }
 
     /// Makes it.
@@ -116,7 +116,7 @@ impl Making {
             let cause = format!("{bytes} bytes would come, and {at_most} are the most");
             return Err(Error::new(ErrorKind::Usage, cause).with_hint("ask for a shorter range"));
         }
-        *self.lock() = Some(Block::new(bytes)?);
+        *self.lock() = Some(AlignedBuffer::new(bytes)?);
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Making {
         drop(self.lock().take());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Block>> {
+    fn lock(&self) -> MutexGuard<'_, Option<AlignedBuffer>> {
         self.block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

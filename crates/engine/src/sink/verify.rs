@@ -18,26 +18,26 @@ const CANDIDATES: [Algorithm; 3] = [Algorithm::Crc64Nvme, Algorithm::Crc32c, Alg
 
 /// What the origin states about the whole object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Statement {
+pub(crate) enum ExpectedChecksum {
     Whole(Algorithm, u64),
     Nothing(&'static str),
 }
 
-impl Statement {
+impl ExpectedChecksum {
     /// The first checksum of the whole object that we can combine, or why there is none.
-    pub(crate) fn of(checksums: &[Checksum]) -> Statement {
+    pub(crate) fn of(checksums: &[Checksum]) -> ExpectedChecksum {
         let whole = checksums.iter().find(|checksum| matches!(checksum.kind, Coverage::Full));
         match whole {
-            Some(checksum) => Statement::Whole(checksum.algorithm, checksum.value),
-            None if checksums.is_empty() => Statement::Nothing("not stated by the origin"),
-            None => Statement::Nothing("the stated checksum is composite"),
+            Some(checksum) => ExpectedChecksum::Whole(checksum.algorithm, checksum.value),
+            None if checksums.is_empty() => ExpectedChecksum::Nothing("not stated by the origin"),
+            None => ExpectedChecksum::Nothing("the stated checksum is composite"),
         }
     }
 
     /// What the answer to a range states about the whole: OSS always sends the object's CRC, S3 that of the range if any.
-    pub(crate) fn of_range(checksums: &[Checksum]) -> Option<Statement> {
+    pub(crate) fn of_range(checksums: &[Checksum]) -> Option<ExpectedChecksum> {
         let whole = checksums.iter().find(|checksum| checksum.algorithm == Algorithm::Crc64Xz)?;
-        Some(Statement::Whole(whole.algorithm, whole.value))
+        Some(ExpectedChecksum::Whole(whole.algorithm, whole.value))
     }
 }
 
@@ -47,7 +47,7 @@ const SUMS: usize = 256;
 /// The checksums of a transfer's parts, wherever each begins and however long it is.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    statement: OnceLock<Statement>,
+    statement: OnceLock<ExpectedChecksum>,
     /// Those that lie side by side are joined now and then.
     parts: Mutex<Vec<PartSum>>,
 }
@@ -61,12 +61,12 @@ struct PartSum {
 
 impl Ledger {
     /// Notes what the origin states; the first statement stays.
-    pub(crate) fn state(&self, statement: Statement) {
+    pub(crate) fn state(&self, statement: ExpectedChecksum) {
         // A second statement can only come from a second answer about the same version: it says the same.
         let _ = self.statement.set(statement);
     }
 
-    pub(crate) fn is_stated(&self) -> bool {
+    pub(crate) fn is_expected(&self) -> bool {
         self.statement.get().is_some()
     }
 
@@ -74,8 +74,8 @@ impl Ledger {
     pub(crate) fn start_part(&self) -> PartHash {
         let algorithms: &[Algorithm] = match self.statement.get() {
             None => &CANDIDATES,
-            Some(Statement::Whole(algorithm, _)) => std::slice::from_ref(algorithm),
-            Some(Statement::Nothing(_)) => &[],
+            Some(ExpectedChecksum::Whole(algorithm, _)) => std::slice::from_ref(algorithm),
+            Some(ExpectedChecksum::Nothing(_)) => &[],
         };
         let hashers = algorithms.iter().map(|&a| (a, Hasher::new(a))).collect();
         PartHash { bytes: 0, hashers, marks: None }
@@ -95,8 +95,8 @@ impl Ledger {
     /// Compares the combined parts with the statement, once every part is in.
     pub(crate) fn conclude(&self) -> Result<Verified, Error> {
         let (algorithm, stated) = match self.statement.get() {
-            Some(Statement::Whole(algorithm, stated)) => (*algorithm, *stated),
-            Some(Statement::Nothing(reason)) => return Ok(Verified::None(reason)),
+            Some(ExpectedChecksum::Whole(algorithm, stated)) => (*algorithm, *stated),
+            Some(ExpectedChecksum::Nothing(reason)) => return Ok(Verified::None(reason)),
             None => return Ok(Verified::None("not stated by the origin")),
         };
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,7 +249,7 @@ mod tests {
 
     const BODY: &[u8] = b"the quick brown fox jumps over the lazy dog";
 
-    fn check(statement: Statement, late: bool, expected: Result<Verified, ErrorKind>) {
+    fn check(statement: ExpectedChecksum, late: bool, expected: Result<Verified, ErrorKind>) {
         let ledger = Ledger::default();
         if !late {
             ledger.state(statement);
@@ -272,15 +272,19 @@ mod tests {
     fn parts_in_any_order_give_the_whole() {
         for algorithm in CANDIDATES {
             for late in [false, true] {
-                check(Statement::Whole(algorithm, algorithm.of(BODY)), late, Ok(Verified::Whole(algorithm)));
-                check(Statement::Whole(algorithm, 1), late, Err(ErrorKind::Corrupt));
+                check(
+                    ExpectedChecksum::Whole(algorithm, algorithm.of(BODY)),
+                    late,
+                    Ok(Verified::Whole(algorithm)),
+                );
+                check(ExpectedChecksum::Whole(algorithm, 1), late, Err(ErrorKind::Corrupt));
             }
         }
         let xz = Algorithm::Crc64Xz;
-        check(Statement::Whole(xz, xz.of(BODY)), false, Ok(Verified::Whole(xz)));
+        check(ExpectedChecksum::Whole(xz, xz.of(BODY)), false, Ok(Verified::Whole(xz)));
         let late = Verified::None("the origin stated its checksum too late");
-        check(Statement::Whole(xz, xz.of(BODY)), true, Ok(late));
-        check(Statement::Nothing("composite"), false, Ok(Verified::None("composite")));
+        check(ExpectedChecksum::Whole(xz, xz.of(BODY)), true, Ok(late));
+        check(ExpectedChecksum::Nothing("composite"), false, Ok(Verified::None("composite")));
     }
 
     #[test]
@@ -295,7 +299,7 @@ mod tests {
             let mut most = 0;
             for (at, part) in order.into_iter().enumerate() {
                 if at == stated_at {
-                    ledger.state(Statement::Whole(algorithm, algorithm.of(&content)));
+                    ledger.state(ExpectedChecksum::Whole(algorithm, algorithm.of(&content)));
                 }
                 let mut hash = ledger.start_part();
                 hash.update(&content[part * 10..][..10]);
@@ -315,8 +319,11 @@ mod tests {
     #[test]
     fn pieces_of_blocks_are_hashed_once_and_are_right() {
         let content: Vec<u8> = (0..3 * BLOCK_BYTES + 77).map(|at| ((at * 13) >> 4) as u8).collect();
-        let statements =
-            [None, Some(Statement::Nothing("composite")), Some(Statement::Whole(Algorithm::Crc32, 1))];
+        let statements = [
+            None,
+            Some(ExpectedChecksum::Nothing("composite")),
+            Some(ExpectedChecksum::Whole(Algorithm::Crc32, 1)),
+        ];
         for (statement, form) in
             statements.into_iter().zip([Algorithm::Crc64Nvme, Algorithm::Crc64Nvme, Algorithm::Crc32])
         {

@@ -16,21 +16,21 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Feature, Word, text};
 use crate::base::report::{PartRecord, Progress, Report, Stat};
 use crate::base::version::Version;
-use crate::disk::file::FileGround;
+use crate::disk::file::FileSink;
 use crate::disk::journal::{self, DownloadIdentity, Kept};
 use crate::gate::slots::{Slot, at_once};
 use crate::memory::lease::Pool;
-use crate::policy::flight::Flights;
+use crate::policy::flight::InFlightParts;
 use crate::policy::plan::{Plan, Taken};
 use crate::policy::queue::Priority;
 use crate::sink::check;
 use crate::sink::end::End;
-use crate::sink::landing::Ground;
+use crate::sink::landing::Sink;
 use crate::sink::stream::reader_has_gone;
-use crate::sink::verify::{Ledger, PartHash, Statement};
+use crate::sink::verify::{ExpectedChecksum, Ledger, PartHash};
 use crate::transfer::get::Get;
 use crate::transfer::resources::Resources;
-use crate::transfer::{ActiveTransfer, Owner};
+use crate::transfer::{ActiveTransfer, TransferOwner};
 
 /// A part whose turn it is.
 pub(crate) struct Turn {
@@ -52,9 +52,9 @@ pub(crate) struct Download {
     /// One for all segments of a reader's object.
     pub(crate) object: Arc<RequestTemplate>,
     pub(crate) span: Span,
-    pub(crate) ground: Ground,
+    pub(crate) sink: Sink,
     pub(crate) ledger: Ledger,
-    pub(crate) flights: Flights,
+    pub(crate) in_flight_parts: InFlightParts,
     /// The version to be read, where it is known before the first answer.
     known: Option<Arc<Pinned>>,
     /// Empty while the first answer is waited for.
@@ -126,14 +126,14 @@ impl Download {
         let name = get.location.to_string();
         let pinned = get.if_match.map(|etag| Pinned::of_etag(name.clone(), &etag)).transpose();
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
-        let mut ground = Ground::open(get.landing, resources.care.resume)?;
-        ground.set_keep_existing(get.keep_existing);
+        let mut sink = Sink::open(get.landing, resources.care.resume)?;
+        sink.set_keep_existing(get.keep_existing);
         let mut object = RequestTemplate::of_object(account, get.location, get.version_id);
         if get.in_one_answer && get.span == Span::All {
             object.ask_for_the_whole();
         }
         let asked = Request { name, object: Arc::new(object), span: get.span, known };
-        let mut download = Download::new(asked, ground, resources);
+        let mut download = Download::new(asked, sink, resources);
         download.transfer.records = get.record_parts.then(Mutex::default);
         download.transfer.end = End::new(get.on_end);
         Ok(download)
@@ -145,15 +145,15 @@ impl Download {
         object: Arc<RequestTemplate>,
         known: Arc<Pinned>,
         range: Range<u64>,
-        ground: Ground,
+        sink: Sink,
         resources: Resources,
     ) -> Download {
         let asks_for_the_whole = object.asks_for_the_whole();
         let span = if asks_for_the_whole { Span::All } else { Span::Slice(range.clone()) };
         let asked = Request { name: known.name.clone(), object, span, known: Some(known.clone()) };
-        let download = Download::new(asked, ground, resources);
+        let download = Download::new(asked, sink, resources);
         if !asks_for_the_whole {
-            download.ledger.state(Statement::Nothing("a part of the object was read"));
+            download.ledger.state(ExpectedChecksum::Nothing("a part of the object was read"));
             let plan = Plan::new(std::iter::once(range.clone()));
             let length = range.end - range.start;
             let settled = Settled::new(known.version(), range, plan, Some(length));
@@ -163,21 +163,21 @@ impl Download {
         download
     }
 
-    fn new(asked: Request, ground: Ground, resources: Resources) -> Download {
+    fn new(asked: Request, sink: Sink, resources: Resources) -> Download {
         let Request { name, object, span, known } = asked;
         let ledger = Ledger::default();
         if !resources.care.verify {
-            ledger.state(Statement::Nothing("switched off"));
+            ledger.state(ExpectedChecksum::Nothing("switched off"));
         }
         let transfer = ActiveTransfer::new(name, resources);
-        ground.stop_when_abandoned(&transfer.stop);
+        sink.stop_when_abandoned(&transfer.stop);
         Download {
             transfer,
             object,
             span,
-            ground,
+            sink,
             ledger,
-            flights: Flights::default(),
+            in_flight_parts: InFlightParts::default(),
             known,
             settled: OnceLock::new(),
             kept_bytes: AtomicU64::new(0),
@@ -185,7 +185,7 @@ impl Download {
     }
 
     /// Makes it one of many objects; with `whole` it is asked for by one plain GET.
-    pub(crate) fn owned_by(mut self, owner: Box<dyn Owner>, whole: bool) -> Download {
+    pub(crate) fn owned_by(mut self, owner: Box<dyn TransferOwner>, whole: bool) -> Download {
         self.transfer.owner = Some(owner);
         if whole && let Some(object) = Arc::get_mut(&mut self.object) {
             object.ask_for_the_whole();
@@ -205,14 +205,14 @@ impl Download {
 
     /// Of which object an earlier run left something.
     fn location_left(&self) -> Option<String> {
-        Some(self.ground.file()?.earlier()?.identity.location.clone())
+        Some(self.sink.file()?.earlier()?.identity.location.clone())
     }
 
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
     /// take a while.
     pub(crate) async fn kept(self: &Arc<Download>, head: &Head, range: &Range<u64>) -> Kept {
         let identity = self.identity(head, range);
-        let noted = self.ground.file().zip(identity).and_then(|(file, identity)| file.noted_of(&identity));
+        let noted = self.sink.file().zip(identity).and_then(|(file, identity)| file.noted_of(&identity));
         let Some(noted) = noted else { return Kept::default() };
         let (tell, told) = tokio::sync::oneshot::channel();
         let download = self.clone();
@@ -221,7 +221,7 @@ impl Download {
                 download.transfer.counters.checked_bytes.fetch_add(bytes, Ordering::Relaxed);
                 !download.transfer.is_stopped()
             };
-            let Some(file) = download.ground.file() else { return };
+            let Some(file) = download.sink.file() else { return };
             // Who asked may have been stopped meanwhile.
             let _ = tell.send(check::check(file.content(), &noted, &download.ledger, &on_block));
         });
@@ -244,7 +244,7 @@ impl Download {
     pub(crate) fn note_span(&self, head: &Head, range: &Range<u64>) {
         let whole = self.span == Span::All || (range.start == 0 && head.object_bytes() == Some(range.end));
         if !whole {
-            self.ledger.state(Statement::Nothing("a part of the object was read"));
+            self.ledger.state(ExpectedChecksum::Nothing("a part of the object was read"));
         }
     }
 
@@ -260,12 +260,12 @@ impl Download {
     ) -> Result<(), Error> {
         let version = Version::of(head, head.object_bytes());
         self.hold_against_known(&version).map_err(|failure| failure.error)?;
-        if let Some(file) = self.ground.file() {
+        if let Some(file) = self.sink.file() {
             let (identity, has_ranges) = (self.identity(head, &range), head.status == 206);
             let begun = file.begin(identity.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
-        self.ground.prepare(pool, total_bytes)?;
+        self.sink.prepare(pool, total_bytes)?;
         let settled = Settled {
             stat: Some(Stat::of(head, head.object_bytes())),
             pin: head.strong_etag().map(String::from),
@@ -280,7 +280,7 @@ impl Download {
 
     /// Writes the journal every now and then, on the shard of whoever calls, for as long as anybody has a hold.
     pub(crate) fn keep_journal(self: &Arc<Download>) {
-        if self.ground.file().and_then(FileGround::journal).is_none() {
+        if self.sink.file().and_then(FileSink::journal).is_none() {
             return;
         }
         let download = Arc::downgrade(self);
@@ -289,7 +289,7 @@ impl Download {
                 tokio::time::sleep(journal::BATCH_AGE).await;
                 let held = download.upgrade().filter(|download| download.transfer.is_held());
                 let Some(download) = held else { break };
-                if let Some(journal) = download.ground.file().and_then(FileGround::journal) {
+                if let Some(journal) = download.sink.file().and_then(FileSink::journal) {
                     journal.flush();
                 }
             }
@@ -344,7 +344,7 @@ impl Download {
     }
 
     fn part_bytes_max(&self) -> u64 {
-        match self.ground.is_stream() {
+        match self.sink.is_stream() {
             true => self.transfer.gate.streamed_part_bytes_max(),
             false => u64::MAX,
         }
@@ -386,13 +386,12 @@ impl Download {
         part_bytes: u64,
         mut slot: Option<Slot>,
     ) -> Result<Option<Turn>, Error> {
-        let mut admitted =
-            std::pin::pin!(self.ground.admit(part_bytes, || self.transfer.gate.window_bytes()));
+        let mut admitted = std::pin::pin!(self.sink.admit(part_bytes, || self.transfer.gate.window_bytes()));
         let room = match at_once(admitted.as_mut()).await {
             Some(room) => room?,
             None => {
                 slot = None;
-                let _waits = self.transfer.gate.cell(shard).waiting(self.ground.waits_for());
+                let _waits = self.transfer.gate.cell(shard).waiting(self.sink.waits_for());
                 admitted.await?
             }
         };
@@ -414,14 +413,14 @@ impl Download {
     async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
         let waits = self.transfer.owner.as_ref().is_some_and(|owner| owner.has_more());
-        if waits || self.ground.is_stream() || self.transfer.gate.has_requests_waiting() {
+        if waits || self.sink.is_stream() || self.transfer.gate.has_requests_waiting() {
             return None;
         }
         let slot = match slot {
             Some(slot) => slot,
             None => at_once(self.transfer.slot()).await?,
         };
-        let rest = self.flights.split()?;
+        let rest = self.in_flight_parts.split()?;
         self.transfer.counters.shared.fetch_add(1, Ordering::Relaxed);
         let taken = settled.plan().take_rest(rest);
         Some(Turn { taken, slot })
@@ -498,10 +497,10 @@ impl Download {
         let kept_bytes = match result.as_ref().err() {
             // It says nothing about what was left of another object, or range: a slip in what was typed loses nothing.
             Some(error) if self.is_of_another() || error.kind() == ErrorKind::Usage => {
-                self.ground.close(true);
+                self.sink.close(true);
                 0
             }
-            error => self.ground.close(error.is_some_and(Error::keeps_partial_data)),
+            error => self.sink.close(error.is_some_and(Error::keeps_partial_data)),
         };
         self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
         let result = result.map_err(|error| {
@@ -516,7 +515,7 @@ impl Download {
         if let Some(owner) = &self.transfer.owner {
             return owner.on_end(self, result);
         }
-        if let Ground::Shared(memory) = &self.ground {
+        if let Sink::Shared(memory) = &self.sink {
             return memory.on_end(result.map(drop), self.transfer.counters.fetched_bytes());
         }
         self.transfer.end.settle(result);
@@ -524,7 +523,7 @@ impl Download {
 
     fn conclude(&self) -> Result<Report, Error> {
         let Phase::Whole(settled) = self.phase() else {
-            if self.ground.is_abandoned() {
+            if self.sink.is_abandoned() {
                 return Err(reader_has_gone());
             }
             // Every other end has left its error: only a job that was never begun leaves none.
@@ -532,7 +531,7 @@ impl Download {
         };
         let bytes = settled.bytes_done.load(Ordering::Acquire);
         let verified = self.ledger.conclude()?;
-        self.ground.commit(bytes)?;
+        self.sink.commit(bytes)?;
         let (transfer, start) = (&self.transfer, settled.range.start);
         Ok(Report {
             version: settled.version.clone(),
@@ -541,7 +540,7 @@ impl Download {
             bytes,
             fetched_bytes: transfer.counters.fetched_bytes(),
             resumed_bytes: settled.resumed_bytes,
-            resume_note: self.ground.file().and_then(FileGround::note),
+            resume_note: self.sink.file().and_then(FileSink::note),
             verified,
             seconds: transfer.clock_s(),
             retries: transfer.counters.retries.load(Ordering::Relaxed),

@@ -1,15 +1,15 @@
 //! A transfer: what both directions have. What a get has besides is in `download`; what its caller holds, in `handle`.
 
-pub(crate) mod attempt;
 pub(crate) mod download;
-pub(crate) mod drive;
 pub(crate) mod get;
+pub(crate) mod guard;
 pub(crate) mod handle;
-pub(crate) mod hold;
 mod owner;
 pub(crate) mod part;
 pub(crate) mod resources;
+pub(crate) mod response;
 pub(crate) mod single;
+pub(crate) mod workers;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::base::cancellation::Cancellation;
 use crate::base::error::Error;
-use crate::base::limited_by::{LimitedBy, Tally};
+use crate::base::limited_by::{LimitedBy, TimeByLimit};
 use crate::base::report::{Counters, PartRecord};
 use crate::gate::Gate;
 use crate::gate::slots::{Slot, TransferSlots};
@@ -26,7 +26,7 @@ use crate::sink::end::End;
 use crate::transfer::resources::Resources;
 
 pub(crate) use download::Download;
-pub(crate) use owner::Owner;
+pub(crate) use owner::TransferOwner;
 
 /// One transfer, in whichever direction: who carries it, what it has come to, and how it ends.
 pub(crate) struct ActiveTransfer {
@@ -39,7 +39,7 @@ pub(crate) struct ActiveTransfer {
     /// That carry its parts, or wait to go on with one.
     workers: AtomicU32,
     /// What had held the gate back when it began.
-    tally: Tally,
+    tally: TimeByLimit,
     pub(crate) counters: Counters,
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards_seen: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct ActiveTransfer {
     pub(crate) holds: AtomicU32,
     pub(crate) end: End,
     /// Set where this is one of many objects.
-    pub(crate) owner: Option<Box<dyn Owner>>,
+    pub(crate) owner: Option<Box<dyn TransferOwner>>,
 }
 
 impl ActiveTransfer {

@@ -7,7 +7,7 @@ use crate::base::error::Error;
 use crate::base::report::Report;
 
 /// Who has a transfer carried as one of many objects, by workers that they share.
-pub(crate) trait Owner: Send + Sync {
+pub(crate) trait TransferOwner: Send + Sync {
     /// Whether other objects wait for a worker.
     fn has_more(&self) -> bool;
 

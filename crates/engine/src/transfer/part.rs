@@ -19,16 +19,16 @@ use crate::base::report::{Counters, PartRecord};
 use crate::base::version::Version;
 use crate::gate::slots::Slot;
 use crate::net::stall::Silence;
-use crate::policy::flight::Aloft;
-use crate::policy::lumps::RECEIVE_BYTES;
+use crate::policy::flight::PartShare;
 use crate::policy::plan::Taken;
+use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
-use crate::shard::call::Answer;
-use crate::sink::landing::Place;
+use crate::shard::call::Response;
+use crate::sink::landing::PartWriter;
 use crate::transfer::Download;
-use crate::transfer::attempt::{ask_elsewhere, wait_or_give_up};
 use crate::transfer::download::Turn;
+use crate::transfer::response::{ask_elsewhere, wait_or_give_up};
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -43,8 +43,8 @@ pub(crate) struct Part<'a> {
     running: &'a Download,
     number: u64,
     start: u64,
-    aloft: Aloft<'a>,
-    place: Place<'a>,
+    aloft: PartShare<'a>,
+    place: PartWriter<'a>,
     attempts: u32,
     /// When its first answer was asked for, and when that began.
     answered_s: Option<(f64, f64)>,
@@ -61,18 +61,18 @@ enum Landed {
     /// With the part, or with the body.
     End,
     /// It was silent, and this brings the rest.
-    Rival(Box<Answer>),
+    Rival(Box<Response>),
     /// It is slow beside others.
     Slow,
 }
 
 /// A second request for what is missing, on its way.
-type Race<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + 'a>>;
+type Race<'a> = Pin<Box<dyn Future<Output = Result<Response, Failure>> + 'a>>;
 
 /// What comes first while a body is received.
 enum Comes {
     Bytes(Result<u64, Error>),
-    Rival(Box<Answer>),
+    Rival(Box<Response>),
 }
 
 impl<'a> Part<'a> {
@@ -82,9 +82,9 @@ impl<'a> Part<'a> {
         Part {
             running,
             number,
-            place: running.ground.place(number, range.start - landing_start, running.ledger.start_part()),
+            place: running.sink.place(number, range.start - landing_start, running.ledger.start_part()),
             start: range.start,
-            aloft: running.flights.start(&range),
+            aloft: running.in_flight_parts.start(&range),
             attempts: 0,
             answered_s: None,
             served_by: None,
@@ -98,7 +98,7 @@ impl<'a> Part<'a> {
     pub(crate) async fn fetch(
         mut self,
         shard: &Rc<Shard>,
-        mut answer: Option<Answer>,
+        mut answer: Option<Response>,
     ) -> Result<Option<Slot>, Error> {
         self.aloft.allow_cuts();
         let mut attempts = Attempts::default();
@@ -129,7 +129,7 @@ impl<'a> Part<'a> {
     async fn attempt(
         &mut self,
         shard: &Rc<Shard>,
-        answer: Option<Answer>,
+        answer: Option<Response>,
         attempts: &mut Attempts,
     ) -> Result<(), Failure> {
         let mut answer = match answer {
@@ -172,7 +172,7 @@ impl<'a> Part<'a> {
     async fn land_hedged(
         &mut self,
         shard: &Rc<Shard>,
-        answer: &mut Answer,
+        answer: &mut Response,
         attempts: &Attempts,
     ) -> Result<Landed, Failure> {
         self.on_first_byte(answer);
@@ -247,7 +247,7 @@ impl<'a> Part<'a> {
     pub(crate) async fn land(
         &mut self,
         shard: &Shard,
-        answer: &mut Answer,
+        answer: &mut Response,
         bytes: u64,
     ) -> Result<u64, Failure> {
         self.on_first_byte(answer);
@@ -272,7 +272,7 @@ impl<'a> Part<'a> {
         shard.on_received(&transfer.gate, bytes, self.place.take_writing()).await;
     }
 
-    fn on_first_byte(&mut self, answer: &Answer) {
+    fn on_first_byte(&mut self, answer: &Response) {
         self.attempts += 1;
         self.heard = Some(answer.answered);
         if self.answered_s.is_none() {
@@ -319,7 +319,7 @@ async fn ask_for(
     running: &Download,
     range: Range<u64>,
     shunned: Option<SocketAddr>,
-) -> Result<Answer, Failure> {
+) -> Result<Response, Failure> {
     let asked = ask_elsewhere(shard, running, &Asked::Range(range.clone()), shunned).await;
     let answer = asked.map_err(|failure| match failure.status {
         Some(416) => Failure::changed("it is shorter now"),
@@ -342,7 +342,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(answer: &mut Answer) -> Watch {
+    fn new(answer: &mut Response) -> Watch {
         let patience = answer.connection.patience();
         let (now, silence) = (Instant::now(), answer.connection.silence());
         silence.take_longest();
@@ -350,7 +350,7 @@ impl Watch {
     }
 
     /// So many bytes more have come, and so many are left; whether those had better come from elsewhere.
-    fn on_received(&mut self, shard: &Shard, answer: &Answer, bytes: u64, left_bytes: u64) -> bool {
+    fn on_received(&mut self, shard: &Shard, answer: &Response, bytes: u64, left_bytes: u64) -> bool {
         let now = Instant::now();
         self.bytes += bytes;
         if now - self.told.1 < LOOK_EVERY {
@@ -366,7 +366,7 @@ impl Watch {
             })
     }
 
-    fn tell(&mut self, shard: &Shard, answer: &Answer) {
+    fn tell(&mut self, shard: &Shard, answer: &Response) {
         let (bytes, since) = self.told;
         let (now, connection) = (Instant::now(), &answer.connection);
         let time = (now - since).min(SILENCE_TOLD);
@@ -375,7 +375,7 @@ impl Watch {
     }
 
     /// Nothing more is received of this body.
-    fn end(mut self, shard: &Shard, answer: &Answer) {
+    fn end(mut self, shard: &Shard, answer: &Response) {
         let (bytes, since) = self.told;
         if self.bytes - bytes >= TOLD_BYTES || since.elapsed() >= TOLD_TIME {
             self.tell(shard, answer);

@@ -11,25 +11,30 @@ use crate::base::version::Version;
 use crate::gate::slots::Slot;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
-use crate::shard::call::{Answer, unexpected};
-use crate::sink::landing::Ground;
-use crate::sink::verify::{Ledger, Statement};
+use crate::shard::call::{Response, unexpected};
+use crate::sink::landing::Sink;
+use crate::sink::verify::{ExpectedChecksum, Ledger};
 use crate::transfer::Download;
-use crate::transfer::attempt::ask;
 use crate::transfer::part::Part;
+use crate::transfer::response::ask;
 
 /// The stream while it lasts.
 pub(crate) struct Single<'a> {
     shard: &'a Rc<Shard>,
     running: &'a Download,
-    answer: Option<Answer>,
+    answer: Option<Response>,
     attempts: Attempts,
     /// The one by which it was asked for, until the first part has it.
     slot: Option<Slot>,
 }
 
 impl<'a> Single<'a> {
-    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Download, answer: Answer, slot: Slot) -> Single<'a> {
+    pub(crate) fn new(
+        shard: &'a Rc<Shard>,
+        running: &'a Download,
+        answer: Response,
+        slot: Slot,
+    ) -> Single<'a> {
         Single { shard, running, answer: Some(answer), attempts: Attempts::default(), slot: Some(slot) }
     }
 
@@ -86,7 +91,7 @@ impl<'a> Single<'a> {
     }
 
     /// The stream from its start, read up to `position`.
-    async fn ask_again(&mut self, position: u64) -> Result<Answer, Failure> {
+    async fn ask_again(&mut self, position: u64) -> Result<Response, Failure> {
         let mut answer = ask(self.shard, self.running, &Asked::Whole).await?;
         if answer.head.status != 200 {
             return Err(unexpected(answer.head.status));
@@ -100,10 +105,10 @@ impl<'a> Single<'a> {
         Ok(answer)
     }
 
-    async fn pass_over(&self, answer: &mut Answer, bytes: u64) -> Result<(), Failure> {
+    async fn pass_over(&self, answer: &mut Response, bytes: u64) -> Result<(), Failure> {
         let unhashed = Ledger::default();
-        unhashed.state(Statement::Nothing("passed over"));
-        let mut place = Ground::Nowhere.place(0, 0, unhashed.start_part());
+        unhashed.state(ExpectedChecksum::Nothing("passed over"));
+        let mut place = Sink::Nowhere.place(0, 0, unhashed.start_part());
         while place.filled() < bytes {
             let left = bytes - place.filled();
             let received = answer.connection.receive(&mut place, &self.shard.scratch, left).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, ErrorKind, Get, Landing, Made};
+use flatout_engine::{AllocatedBuffer, Client, Config, ErrorKind, Get, Landing};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::sign::Credentials;
@@ -30,9 +30,9 @@ fn client(origin: &Origin) -> Client {
 /// What came of it; the bytes are right where there are any.
 fn read(origin: &Origin, object_url: &str, etag: &str, span: Span) -> Result<u64, ErrorKind> {
     let url = if object_url == "http" { origin.url() } else { object_url.to_owned() };
-    let made = Made::new();
+    let made = AllocatedBuffer::new();
     let location = Location::parse(&url).expect("a location");
-    let get = Get::new(location, Landing::Made(made.clone())).with_span(span).with_if_match(etag);
+    let get = Get::new(location, Landing::Allocated(made.clone())).with_span(span).with_if_match(etag);
     let client = client(origin);
     let started = client.get(get).map_err(|error| error.kind())?;
     let watch = started.watch();
@@ -150,7 +150,7 @@ fn an_etag_that_was_wrong_from_the_start_is_no_replacement() {
         for origin in [Origin::start(listens), Origin::start(ignores)] {
             let url = if url == "http" { origin.url() } else { url.to_owned() };
             let location = Location::parse(&url).expect("a location");
-            let get = Get::new(location, Landing::Made(Made::new())).with_if_match("v2");
+            let get = Get::new(location, Landing::Allocated(AllocatedBuffer::new())).with_if_match("v2");
             let error =
                 client(&origin).get(get).and_then(|started| started.wait()).expect_err("another version");
             assert_eq!(
@@ -168,7 +168,8 @@ fn every_request_names_the_version_id() {
     for url in ["s3://bucket/object", "oss://bucket/object"] {
         let origin = Origin::start(ignores);
         let (client, location) = (client(&origin), Location::parse(url).expect("a location"));
-        let get = Get::new(location.clone(), Landing::Made(Made::new())).with_version_id("3/L4+k q");
+        let get = Get::new(location.clone(), Landing::Allocated(AllocatedBuffer::new()))
+            .with_version_id("3/L4+k q");
         client.get(get).and_then(|started| started.wait()).expect(url);
         client.stat_version(&location, Some("3/L4+k q")).expect(url);
         let signed = client.presign_version(&location, Some("3/L4+k q"), 60).expect(url);
@@ -179,7 +180,7 @@ fn every_request_names_the_version_id() {
         assert!(asked.iter().all(|asked| names(&asked.path)), "{:?}", asked[0].path);
     }
     let plain = Location::parse("http://127.0.0.1:1/object").expect("a URL");
-    let get = Get::new(plain, Landing::Made(Made::new())).with_version_id("1");
+    let get = Get::new(plain, Landing::Allocated(AllocatedBuffer::new())).with_version_id("1");
     let refused = client(&Origin::start(ignores)).get(get).err().expect("there are no versions");
     assert_eq!(refused.kind(), ErrorKind::Usage);
 }
@@ -193,7 +194,7 @@ fn what_the_first_answer_told_is_in_the_report() {
         Reply::Keep([head.as_bytes(), &object(SIZE)[range.start as usize..range.end as usize]].concat())
     });
     let location = Location::parse("s3://bucket/object").expect("a location");
-    let get = Get::new(location, Landing::Made(Made::new())).with_span(Span::Slice(5..99));
+    let get = Get::new(location, Landing::Allocated(AllocatedBuffer::new())).with_span(Span::Slice(5..99));
     let report = client(&origin).get(get).and_then(|started| started.wait()).expect("it is there");
     let stat = report.stat.expect("an answer began it");
     assert_eq!((stat.version.size, stat.version.etag.as_deref()), (Some(SIZE), Some("\"v1\"")));

@@ -2,17 +2,17 @@
 
 use std::sync::mpsc::channel;
 
-use flatout_engine::{Client, Error, ErrorKind, Get, Landing, Made, Report, Verified};
+use flatout_engine::{AllocatedBuffer, Client, Error, ErrorKind, Get, Landing, Report, Verified};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::range::Span;
 
 use super::origin::{Asked, Origin, Reply, head_206, object, right};
 use super::{PART, SIZE, config, location};
 
-fn read(origin: &Origin, span: Span) -> (Made, Result<Report, Error>) {
+fn read(origin: &Origin, span: Span) -> (AllocatedBuffer, Result<Report, Error>) {
     let client = Client::new(config()).expect("good settings");
-    let made = Made::new();
-    let get = Get::new(location(origin), Landing::Made(made.clone())).with_span(span);
+    let made = AllocatedBuffer::new();
+    let get = Get::new(location(origin), Landing::Allocated(made.clone())).with_span(span);
     let report = client.get(get).expect("a start").wait();
     (made, report)
 }
@@ -129,11 +129,11 @@ fn a_length_that_nobody_tells_and_memory_that_nobody_has_are_said() {
 fn what_runs_gives_nothing_away_and_two_of_one_do_not_meet() {
     let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
     let client = Client::new(config()).expect("good settings");
-    let made = Made::new();
+    let made = AllocatedBuffer::new();
     let (tell, told) = channel();
     let get = |span| {
         let tell = tell.clone();
-        let get = Get::new(location(&origin), Landing::Made(made.clone())).with_span(span);
+        let get = Get::new(location(&origin), Landing::Allocated(made.clone())).with_span(span);
         client.get(get.on_end(move || tell.send(()).expect("it is waited for"))).expect("a start")
     };
     let transfers = [get(Span::All), get(Span::Slice(0..9))];
@@ -150,7 +150,7 @@ fn what_runs_gives_nothing_away_and_two_of_one_do_not_meet() {
         0 => Reply::Keep(right(asked, &object(SIZE))),
         _ => Reply::Hang(Vec::new()),
     });
-    let running = client.get(Get::new(location(&silent), Landing::Made(made.clone()))).expect("a start");
+    let running = client.get(Get::new(location(&silent), Landing::Allocated(made.clone()))).expect("a start");
     while running.progress().landed_bytes == 0 {
         assert!(!running.wait_timeout(std::time::Duration::from_millis(1)), "it waits for the second part");
     }
@@ -171,8 +171,9 @@ fn what_was_made_is_the_callers_and_not_the_clients() {
     let mut config = config();
     (config.settings.part_bytes, config.settings.window_bytes) = (Some(4 << 20), None);
     let client = Client::new(config).expect("good settings");
-    let made = Made::new();
-    let transfer = client.get(Get::new(location(&origin), Landing::Made(made.clone()))).expect("a start");
+    let made = AllocatedBuffer::new();
+    let transfer =
+        client.get(Get::new(location(&origin), Landing::Allocated(made.clone()))).expect("a start");
     transfer.wait().expect("it comes");
     let block = made.take().expect("it is whole");
     assert!(client.memory_held() < LARGE / 2, "{}", client.memory_held());

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Made, Report, Verified, stream};
+use flatout_engine::{
+    AllocatedBuffer, Client, Config, Error, ErrorKind, Get, Landing, Report, Verified, stream,
+};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -474,8 +476,8 @@ fn a_whole_in_one_answer_is_one_plain_get_and_verified() {
     config.settings.retries = 0;
     let client = Client::new(config).expect("good settings");
     let location = Location::parse("s3://bucket/object").expect("a location");
-    let made = Made::new();
-    let get = Get::new(location, Landing::Made(made.clone())).in_one_answer();
+    let made = AllocatedBuffer::new();
+    let get = Get::new(location, Landing::Allocated(made.clone())).in_one_answer();
     let report = client.get(get).expect("a start").wait().expect("the object arrives");
     assert_eq!(report.verified, Verified::Whole(Algorithm::Crc32c));
     assert!(made.take().expect("it is whole").as_slice() == object(SIZE));

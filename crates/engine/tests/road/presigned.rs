@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Made};
+use flatout_engine::{AllocatedBuffer, Client, Config, Error, ErrorKind, Get, Landing};
 use flatout_server::{Options, Origin, Store, synthetic_bytes};
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
@@ -46,9 +46,9 @@ fn read(url: &str) -> Result<(), Error> {
     (config.settings.part_bytes, config.settings.retries) = (Some(1 << 20), 0);
     let port = url.split([':', '/']).nth(4).expect("a port");
     config.settings.resolve = vec![format!("bucket.localhost:{port}:127.0.0.1")];
-    let (client, made) = (Client::new(config).expect("good settings"), Made::new());
+    let (client, made) = (Client::new(config).expect("good settings"), AllocatedBuffer::new());
     let location = Location::parse(url).expect("a URL");
-    client.get(Get::new(location, Landing::Made(made.clone())))?.wait()?;
+    client.get(Get::new(location, Landing::Allocated(made.clone())))?.wait()?;
     let mut expected = vec![0; SIZE];
     synthetic_bytes("bucket", KEY, 0..SIZE as u64, &mut expected);
     assert!(made.take().expect("it is whole").as_slice() == expected, "other bytes");

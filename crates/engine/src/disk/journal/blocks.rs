@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flatout_wire::checksum::Algorithm;
 
 use super::block_range;
-use super::record::Block;
+use super::record::LandedBlock;
 use crate::disk::journal::BLOCK_BYTES;
 
 /// Of one part and within one block.
@@ -25,12 +25,12 @@ pub(crate) struct Blocks(HashMap<u64, Vec<Piece>>);
 impl Blocks {
     /// A piece of a file of `total_bytes` has landed; the block that is whole with it. One whose pieces were hashed in
     /// different forms is left out: their CRCs do not combine.
-    pub(crate) fn on_piece(&mut self, piece: Piece, total_bytes: u64) -> Option<Block> {
+    pub(crate) fn on_piece(&mut self, piece: Piece, total_bytes: u64) -> Option<LandedBlock> {
         let number = piece.start / BLOCK_BYTES;
         let whole = block_range(number, total_bytes)?;
         let block_bytes = whole.end - whole.start;
         if piece.bytes == block_bytes {
-            return Some(Block { number, algorithm: piece.algorithm, crc: piece.crc });
+            return Some(LandedBlock { number, algorithm: piece.algorithm, crc: piece.crc });
         }
         let pieces = self.0.entry(number).or_default();
         pieces.push(piece);
@@ -42,7 +42,7 @@ impl Blocks {
         let algorithm = piece.algorithm;
         let is_one_form = pieces.iter().all(|piece| piece.algorithm == algorithm);
         let combined = |crc, piece: &Piece| algorithm.combine(crc, piece.crc, piece.bytes);
-        is_one_form.then(|| Block { number, algorithm, crc: pieces.iter().fold(0, combined) })
+        is_one_form.then(|| LandedBlock { number, algorithm, crc: pieces.iter().fold(0, combined) })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::block_range;
 use super::blocks::{Blocks, Piece};
-use super::record::{self, Block, DownloadIdentity, Journal, RECORD_BYTES};
+use super::record::{self, DownloadIdentity, Journal, LandedBlock, RECORD_BYTES};
 
 /// Blocks are written when so many wait: at 10 GB/s that is 150 writes of 1.5 KiB a second.
 const BATCH_BLOCKS: usize = 64;
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    fn note(&self, state: &mut State, block: &Block) {
+    fn note(&self, state: &mut State, block: &LandedBlock) {
         let range = block_range(block.number, self.total_bytes).expect("a block of pieces of this file");
         state.waiting.extend(record::record(block));
         state.waiting_bytes += range.end - range.start;

@@ -15,7 +15,7 @@ mod record;
 pub(crate) use blocks::Piece;
 pub(crate) use kept::Kept;
 pub(crate) use log::{BATCH_AGE, Log};
-pub(crate) use record::{Block, DownloadIdentity, Journal, Unreadable, read};
+pub(crate) use record::{DownloadIdentity, Journal, LandedBlock, Unreadable, read};
 
 /// What is fetched again when any of it is missing or wrong.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;

@@ -65,7 +65,7 @@ impl DownloadIdentity {
 
 /// A block that has landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct LandedBlock {
     pub(crate) number: u64,
     pub(crate) algorithm: Algorithm,
     pub(crate) crc: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Block {
 pub(crate) struct Journal {
     pub(crate) identity: DownloadIdentity,
     /// In order, each once.
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<LandedBlock>,
     /// Up to the end of the last whole record: what comes is appended there.
     pub(crate) whole_bytes: u64,
     /// Records that cannot be read.
@@ -135,7 +135,7 @@ pub(crate) fn head(identity: &DownloadIdentity) -> Option<Vec<u8>> {
 }
 
 /// One block's record.
-pub(crate) fn record(block: &Block) -> [u8; RECORD_BYTES] {
+pub(crate) fn record(block: &LandedBlock) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     bytes[..8].copy_from_slice(&block.number.to_le_bytes());
     bytes[8..16].copy_from_slice(&block.crc.to_le_bytes());
@@ -185,7 +185,7 @@ fn read_head(bytes: &[u8]) -> Result<(DownloadIdentity, usize), Unreadable> {
     Ok((identity, end + 4))
 }
 
-fn read_record(bytes: &[u8]) -> Option<Block> {
+fn read_record(bytes: &[u8]) -> Option<LandedBlock> {
     let (fields, check) = bytes.split_at(20);
     if check != check_of(fields) {
         return None;
@@ -193,7 +193,7 @@ fn read_record(bytes: &[u8]) -> Option<Block> {
     let mut fields = Reader(fields);
     let (number, crc) = (fields.number64()?, fields.number64()?);
     let algorithm = Algorithm::ALL.into_iter().find(|algorithm| number_of(*algorithm) == fields.0[0])?;
-    Some(Block { number, algorithm, crc })
+    Some(LandedBlock { number, algorithm, crc })
 }
 
 fn number_of(algorithm: Algorithm) -> u8 {

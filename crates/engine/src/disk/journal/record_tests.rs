@@ -14,17 +14,17 @@ fn identity() -> DownloadIdentity {
     DownloadIdentity { location: "s3://models/llama".into(), version, range: 0..10 * BLOCK_BYTES + 5 }
 }
 
-fn block(number: u64, crc: u64) -> Block {
-    Block { number, algorithm: Algorithm::ALL[number as usize % 4], crc }
+fn block(number: u64, crc: u64) -> LandedBlock {
+    LandedBlock { number, algorithm: Algorithm::ALL[number as usize % 4], crc }
 }
 
-fn journal(blocks: &[Block]) -> Vec<u8> {
+fn journal(blocks: &[LandedBlock]) -> Vec<u8> {
     let mut bytes = head(&identity()).expect("short names");
     blocks.iter().for_each(|block| bytes.extend(record(block)));
     bytes
 }
 
-fn check(bytes: &[u8], expected: &[Block], damaged: usize) {
+fn check(bytes: &[u8], expected: &[LandedBlock], damaged: usize) {
     let read = read(bytes).expect("a journal");
     assert_eq!(read.identity, identity());
     assert_eq!((&read.blocks[..], read.damaged), (expected, damaged));
@@ -120,7 +120,7 @@ proptest! {
         change in 1u8..,
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let written: Vec<Block> = numbers.iter().map(|&number| block(number, number * 3)).collect();
+        let written: Vec<LandedBlock> = numbers.iter().map(|&number| block(number, number * 3)).collect();
         let mut bytes = journal(&written);
         let at = at.index(bytes.len());
         bytes[at] ^= change;

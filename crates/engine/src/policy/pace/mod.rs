@@ -150,16 +150,16 @@ impl Gated {
         self.disk + self.memory + self.reader + self.bandwidth + self.requests
     }
 
-    fn each(&self) -> [(Gate, u32); 5] {
+    fn each(&self) -> [(WaitReason, u32); 5] {
         let Gated { disk, memory, reader, bandwidth, requests } = *self;
-        use Gate::{Bandwidth, Disk, Memory, Reader, Requests};
+        use WaitReason::{Bandwidth, Disk, Memory, Reader, Requests};
         [(Disk, disk), (Memory, memory), (Reader, reader), (Bandwidth, bandwidth), (Requests, requests)]
     }
 }
 
 /// Something of ours that attempts wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum WaitReason {
     Disk,
     Memory,
     Reader,
@@ -173,7 +173,7 @@ pub(crate) enum LimitedBy {
     /// The level is still being found.
     Ramp { in_flight: u32 },
     /// That share of the attempts in flight waits for something of ours.
-    Gate { gate: Gate, share: f64 },
+    Waits { on: WaitReason, share: f64 },
     /// There were no more parts to be had.
     Parts { in_flight: u32, limit: u32 },
     /// The origin asked for less not long ago: `limit` is what is left of the level.
@@ -295,7 +295,7 @@ impl Pace {
         }
         if sample.moving > 0 {
             let rate = sample.bytes as f64 / seconds / f64::from(sample.moving);
-            let by_requests = self.lately.waits_for(Gate::Requests);
+            let by_requests = self.lately.waits_for(WaitReason::Requests);
             self.part.on_tick(rate, seconds, self.first_byte, self.is_climbing(), by_requests);
         }
         if !self.is_climbing() {
@@ -327,7 +327,7 @@ impl Pace {
         let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
         let again = self.throttled.is_some_and(|last| now.saturating_duration_since(last) < round);
         // Where requests wait for their throttle, it is the rate that was tried, and it was cut.
-        if again || self.lately.waits_for(Gate::Requests) {
+        if again || self.lately.waits_for(WaitReason::Requests) {
             return;
         }
         self.throttled = Some(now);
@@ -350,7 +350,7 @@ impl Pace {
         let Lately { in_flight, rate, starved, .. } = self.lately;
         let in_flight = in_flight.round() as u32;
         if let Some((gate, share)) = self.lately.gate() {
-            return LimitedBy::Gate { gate, share };
+            return LimitedBy::Waits { on: gate, share };
         }
         if starved > 0.5 {
             return LimitedBy::Parts { in_flight, limit };
@@ -399,12 +399,12 @@ impl Lately {
     }
 
     /// What most wait for, when that is more than a tenth of all.
-    fn gate(&self) -> Option<(Gate, f64)> {
+    fn gate(&self) -> Option<(WaitReason, f64)> {
         let shares = Gated::default().each().map(|(gate, _)| gate).into_iter().zip(self.gated);
         shares.filter(|(_, share)| *share > 0.1).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    fn waits_for(&self, gate: Gate) -> bool {
+    fn waits_for(&self, gate: WaitReason) -> bool {
         self.gate().is_some_and(|(most, _)| most == gate)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use super::model::{Control, Run, Shape, run};
-use super::{Gate, Gated, LimitedBy, Limits, MIB, Pace, Remembered, Sample, Seed};
+use super::{Gated, LimitedBy, Limits, MIB, Pace, Remembered, Sample, Seed, WaitReason};
 
 /// A total that nobody reaches.
 const OPEN: f64 = 1e6;
@@ -342,7 +342,7 @@ fn what_it_is_limited_by_comes_with_the_figure() {
         ..origin(400)(limit)
     };
     drive(&mut pace, &mut now, 2.0, disk);
-    let LimitedBy::Gate { gate: Gate::Disk, share } = pace.limited_by() else {
+    let LimitedBy::Waits { on: WaitReason::Disk, share } = pace.limited_by() else {
         panic!("{:?}", pace.limited_by())
     };
     assert!((0.4..=0.5).contains(&share), "{share}");

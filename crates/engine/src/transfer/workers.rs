@@ -16,19 +16,19 @@ use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::policy::queue::Priority;
 use crate::policy::retry::{Attempts, Fault};
 use crate::shard::Shard;
-use crate::shard::call::{self, Answer};
+use crate::shard::call::{self, Response};
 use crate::shard::shards::Task;
-use crate::sink::verify::Statement;
-use crate::transfer::attempt::{ask, wait_or_give_up};
-use crate::transfer::hold::Hold;
+use crate::sink::verify::ExpectedChecksum;
+use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
+use crate::transfer::response::{ask, wait_or_give_up};
 use crate::transfer::single::Single;
 use crate::transfer::{Download, Working};
 use std::sync::Arc;
 use std::sync::Weak;
 
 /// Between rounds of attempts to learn the checksum while the data come.
-const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
+const CHECKSUM_PAUSE: Duration = Duration::from_millis(500);
 
 /// What of a version is asked for past those who wait to start a part.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -39,13 +39,13 @@ impl WorkSource for Download {
     }
 
     fn is_stream(&self) -> bool {
-        self.ground.is_stream()
+        self.sink.is_stream()
     }
 
     fn start(self: Arc<Self>, seat: Seat, slot: Slot) {
-        let Some(hold) = Hold::join(&self) else { return };
+        let Some(hold) = TransferGuard::join(&self) else { return };
         let (shard, worker) = (seat.shard(), hold.clone());
-        let work = Task::new(move |shard| drive_worker(shard, worker, seat, slot));
+        let work = Task::new(move |shard| run_worker(shard, worker, seat, slot));
         if let Err(error) = self.transfer.shards.send(shard, work) {
             hold.fail(error);
         }
@@ -60,26 +60,26 @@ pub(crate) fn work_source(download: &Arc<Download>) -> Weak<dyn WorkSource> {
 
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has no seat
 /// of its own but that of the worker that leads it.
-pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, seat: Option<Seat>) {
+pub(crate) async fn run_lead(shard: Rc<Shard>, hold: TransferGuard, seat: Option<Seat>) {
     hold.transfer.join_shard(shard.number);
     if seat.is_some() {
         hold.transfer.gate.keep_time();
     }
-    drive(&hold, lead(&shard, &hold)).await;
+    run_until_stopped(&hold, lead(&shard, &hold)).await;
 }
 
 /// Carries parts until none is left, or another's turn has come.
-async fn drive_worker(shard: Rc<Shard>, hold: Hold, _seat: Seat, slot: Slot) {
+async fn run_worker(shard: Rc<Shard>, hold: TransferGuard, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    drive(&hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
+    run_until_stopped(&hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
-pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, _seat: Seat) {
+pub(crate) async fn run_segment(shard: Rc<Shard>, hold: TransferGuard, _seat: Seat) {
     hold.transfer.join_shard(shard.number);
     hold.transfer.gate.keep_time();
     let running: &Download = &hold;
-    drive(running, async {
+    run_until_stopped(running, async {
         let Some(bytes) = running.range().map(|range| range.end - range.start) else {
             return lead(&shard, &hold).await;
         };
@@ -97,7 +97,7 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, _seat: Seat) {
 }
 
 /// Carries `work` to its end, or to that of its transfer.
-pub(crate) async fn drive(running: &Download, work: impl Future<Output = Result<(), Error>>) {
+pub(crate) async fn run_until_stopped(running: &Download, work: impl Future<Output = Result<(), Error>>) {
     let lost = LostWorker(running);
     tokio::select! {
         biased;
@@ -136,7 +136,7 @@ async fn work(
     Ok(())
 }
 
-async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
+async fn lead(shard: &Rc<Shard>, hold: &TransferGuard) -> Result<(), Error> {
     let running: &Download = hold;
     let mut working = running.transfer.working();
     let (mut answer, slot) = first_answer(shard, running).await?;
@@ -149,7 +149,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     })?;
     let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
     running.note_span(&answer.head, &range);
-    if let Some(statement) = Statement::of_range(&answer.head.checksums) {
+    if let Some(statement) = ExpectedChecksum::of_range(&answer.head.checksums) {
         running.ledger.state(statement);
     }
     let is_probe = running.may_resume() || found.start != range.start;
@@ -158,7 +158,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let kept = hold.running().kept(&answer.head, &range).await;
     running.settle(&answer.head, range.clone(), Some(range.end - range.start), &kept, &shard.shared.pool)?;
     hold.running().keep_journal();
-    ask_for_statement(shard, hold);
+    ask_for_checksum(shard, hold);
     if is_probe {
         // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
         // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
@@ -187,7 +187,12 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
 }
 
 /// A server that ignores ranges sends one stream.
-async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
+async fn lead_single(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard,
+    answer: Response,
+    slot: Slot,
+) -> Result<(), Error> {
     let running: &Download = hold;
     let total = answer.head.object_bytes();
     let wanted = match (&running.span, total) {
@@ -205,16 +210,16 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot)
     running.note_span(&answer.head, &wanted);
     running.settle(&answer.head, wanted, expected, &Kept::default(), &shard.shared.pool)?;
     if !answer.head.checksums.is_empty() {
-        running.ledger.state(Statement::of(&answer.head.checksums));
+        running.ledger.state(ExpectedChecksum::of(&answer.head.checksums));
     } else if running.object.asks_for_the_whole() {
-        running.ledger.state(Statement::Nothing("not stated by the origin"));
+        running.ledger.state(ExpectedChecksum::Nothing("not stated by the origin"));
     }
-    ask_for_statement(shard, hold);
+    ask_for_checksum(shard, hold);
     Single::new(shard, running, answer, slot).land().await
 }
 
 /// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
-async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Answer, Slot), Error> {
+async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
     let mut asked = match &running.span {
@@ -246,7 +251,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Answer, 
     }
 }
 
-fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
+fn check_first(answer: &Response, asked: &Asked) -> Result<(), Failure> {
     match (answer.head.status, asked) {
         // MinIO's answer where RFC 9110 has a 416.
         (206, _) if answer.head.object_bytes() == Some(0) => {
@@ -269,7 +274,7 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
 }
 
 /// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
-fn start_workers(hold: &Hold) {
+fn start_workers(hold: &TransferGuard) {
     if let Some(owner) = &hold.transfer.owner {
         return owner.open(hold.running());
     }
@@ -280,12 +285,12 @@ fn start_workers(hold: &Hold) {
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
 /// refuses leaves the object unverified. One that is down may well state a checksum, and bytes that nobody compared are not
 /// to pass for whole because of that: it is asked as long as data come, and once more when they are all there.
-fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
-    if hold.ledger.is_stated() {
+fn ask_for_checksum(shard: &Rc<Shard>, hold: &TransferGuard) {
+    if hold.ledger.is_expected() {
         return;
     }
     let Some(operation) = hold.object.head() else {
-        hold.ledger.state(Statement::Nothing("not stated by the origin"));
+        hold.ledger.state(ExpectedChecksum::Nothing("not stated by the origin"));
         return;
     };
     let (shard, hold) = (shard.clone(), hold.clone());
@@ -294,14 +299,16 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
             loop {
                 let all_there = hold.is_whole();
                 match call::call_whole(&shard, operation.clone()).await {
-                    Ok((head, _)) => return note_statement(&hold, &head),
+                    Ok((head, _)) => return note_checksum(&hold, &head),
                     Err(Failure { fault: Fault::Final, .. }) => {
-                        return hold.ledger.state(Statement::Nothing("the origin refused to state it"));
+                        return hold
+                            .ledger
+                            .state(ExpectedChecksum::Nothing("the origin refused to state it"));
                     }
                     Err(failure) if all_there => {
                         return hold.fail(failure.error.during("read the checksum", &hold.transfer.name));
                     }
-                    Err(_) => tokio::time::sleep(STATEMENT_PAUSE).await,
+                    Err(_) => tokio::time::sleep(CHECKSUM_PAUSE).await,
                 }
             }
         };
@@ -313,11 +320,11 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
 }
 
 /// A statement counts only for the version that is being read.
-fn note_statement(running: &Download, head: &Head) {
+fn note_checksum(running: &Download, head: &Head) {
     let stated = Version::of(head, head.content_length);
     let difference = running.version().and_then(|version| version.difference(&stated));
     running.ledger.state(match difference {
-        Some(_) => Statement::Nothing("the object was replaced after it was read"),
-        None => Statement::of(&head.checksums),
+        Some(_) => ExpectedChecksum::Nothing("the object was replaced after it was read"),
+        None => ExpectedChecksum::of(&head.checksums),
     });
 }

@@ -15,11 +15,11 @@ use crate::base::operation::Class;
 use crate::base::version::Version;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
-use crate::shard::call::{Answer, Call};
+use crate::shard::call::{Call, Response};
 use crate::transfer::Download;
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
-pub(crate) async fn ask(shard: &Rc<Shard>, running: &Download, asked: &Asked) -> Result<Answer, Failure> {
+pub(crate) async fn ask(shard: &Rc<Shard>, running: &Download, asked: &Asked) -> Result<Response, Failure> {
     ask_elsewhere(shard, running, asked, None).await
 }
 
@@ -29,7 +29,7 @@ pub(crate) async fn ask_elsewhere(
     running: &Download,
     asked: &Asked,
     shunned: Option<SocketAddr>,
-) -> Result<Answer, Failure> {
+) -> Result<Response, Failure> {
     let call = Call {
         gate: &running.transfer.gate,
         class: Class::Read,
@@ -42,7 +42,7 @@ pub(crate) async fn ask_elsewhere(
     call.ask(shard).await
 }
 
-impl Answer {
+impl Response {
     /// Checks that this is the range that was asked for, of the version that is being read.
     pub(crate) fn check(&self, wanted: &Range<u64>, version: &Version) -> Result<(), Failure> {
         let range = self.content_range()?;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
 /// A lump is what comes in this time, between bounds, while rates are measured in haste, and otherwise. Under the least a
 /// receive costs more than its bytes.
-const LASTS_IN_HASTE: Duration = Duration::from_millis(8);
+const LASTS_WHILE_MEASURING: Duration = Duration::from_millis(8);
 const LASTS: Duration = Duration::from_millis(64);
 const LEAST_BYTES: usize = 16 << 10;
 /// Before anything is known, where there is no haste.
@@ -19,21 +19,21 @@ const FIRST_BYTES: usize = 64 << 10;
 
 /// What one connection has carried lately, what is older forgotten by half with each receive.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lumps {
+pub(crate) struct ReceiveSize {
     bytes: f64,
     seconds: f64,
     received: Option<Instant>,
-    in_haste: bool,
+    measuring: bool,
 }
 
-impl Lumps {
+impl ReceiveSize {
     /// How much to wait for.
     pub(crate) fn bytes(&self) -> usize {
-        let lasts = if self.in_haste { LASTS_IN_HASTE } else { LASTS };
+        let lasts = if self.measuring { LASTS_WHILE_MEASURING } else { LASTS };
         match self.seconds > 0.0 {
             true => (self.bytes / self.seconds * lasts.as_secs_f64())
                 .clamp(LEAST_BYTES as f64, RECEIVE_BYTES as f64) as usize,
-            false if self.in_haste => LEAST_BYTES,
+            false if self.measuring => LEAST_BYTES,
             false => FIRST_BYTES,
         }
     }
@@ -45,9 +45,9 @@ impl Lumps {
         }
     }
 
-    /// The next body is asked for: the wait for it says nothing of the rate. `in_haste`: what comes is to be told soon.
-    pub(crate) fn begin(&mut self, in_haste: bool) {
-        (self.received, self.in_haste) = (None, in_haste);
+    /// The next body is asked for: the wait for it says nothing of the rate. `measuring`: what comes is to be told soon.
+    pub(crate) fn begin(&mut self, measuring: bool) {
+        (self.received, self.measuring) = (None, measuring);
     }
 }
 
@@ -58,17 +58,17 @@ mod tests {
     /// The lump after so many receives of `bytes` each, `apart_us` apart.
     #[track_caller]
     fn check(bytes: usize, apart_us: u64, expected: usize) {
-        let (mut lumps, start) = (Lumps::default(), Instant::now());
-        lumps.begin(true);
-        assert_eq!(lumps.bytes(), LEAST_BYTES);
+        let (mut receive_size, start) = (ReceiveSize::default(), Instant::now());
+        receive_size.begin(true);
+        assert_eq!(receive_size.bytes(), LEAST_BYTES);
         for number in 0..20 {
-            lumps.on_received(bytes, start + Duration::from_micros(apart_us * number));
+            receive_size.on_received(bytes, start + Duration::from_micros(apart_us * number));
         }
-        let off = lumps.bytes() as f64 / expected as f64;
+        let off = receive_size.bytes() as f64 / expected as f64;
         assert!(
             (0.99..1.01).contains(&off),
             "{} for {bytes} every {apart_us} us, not {expected}",
-            lumps.bytes()
+            receive_size.bytes()
         );
     }
 
@@ -83,25 +83,25 @@ mod tests {
 
     #[test]
     fn without_haste_lumps_are_larger() {
-        let (mut lumps, start) = (Lumps::default(), Instant::now());
-        assert_eq!(lumps.bytes(), FIRST_BYTES);
+        let (mut receive_size, start) = (ReceiveSize::default(), Instant::now());
+        assert_eq!(receive_size.bytes(), FIRST_BYTES);
         for number in 0..20 {
-            lumps.on_received(20_000, start + Duration::from_millis(8 * number));
+            receive_size.on_received(20_000, start + Duration::from_millis(8 * number));
         }
-        let hasty = Lumps { in_haste: true, ..lumps };
-        assert_eq!((hasty.bytes(), lumps.bytes()), (20_000, 160_000));
+        let hasty = ReceiveSize { measuring: true, ..receive_size };
+        assert_eq!((hasty.bytes(), receive_size.bytes()), (20_000, 160_000));
     }
 
     #[test]
     fn the_wait_for_an_answer_is_not_counted() {
-        let (mut lumps, mut now) = (Lumps::default(), Instant::now());
+        let (mut receive_size, mut now) = (ReceiveSize::default(), Instant::now());
         for _ in 0..20 {
-            lumps.begin(true);
+            receive_size.begin(true);
             now += Duration::from_secs(1);
-            lumps.on_received(100_000, now);
+            receive_size.on_received(100_000, now);
             now += Duration::from_millis(8);
-            lumps.on_received(100_000, now);
+            receive_size.on_received(100_000, now);
         }
-        assert!((99_000..101_000).contains(&lumps.bytes()), "{}", lumps.bytes());
+        assert!((99_000..101_000).contains(&receive_size.bytes()), "{}", receive_size.bytes());
     }
 }
