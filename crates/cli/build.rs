@@ -1,5 +1,6 @@
-//! What a bug report has to know of the build: compiler, target, libraries, and of a release the commit. Reads files that
-//! are there and asks the compiler for its version; without git, or without the lock file, it says less.
+//! What a bug report has to know of the build: compiler, target, libraries, and of a release the commit.
+//! Reads files that are there and asks the compiler for its version; without git, or without the lock file,
+//! it says less.
 
 use std::env;
 use std::fs;

@@ -268,8 +268,8 @@ fn failures(text: &str) -> Vec<String> {
     names.map(|line| line.trim().to_owned()).collect()
 }
 
-/// A test that fails beside others is tried again alone, unless the run is strict. If it passes then, it is unsteady
-/// under load: it is listed, to be mended, and does not fail the run.
+/// A test that fails beside others is tried again alone, unless the run is strict. If it passes then, it is
+/// unsteady under load: it is listed, to be mended, and does not fail the run.
 fn verdict(
     ran: &[Ran],
     wanted: &Wanted,

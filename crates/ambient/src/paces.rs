@@ -1,5 +1,6 @@
-//! What was found of origins, kept from run to run: one small file in the user's cache folder. It only makes the next run
-//! quicker to find its speed, so nothing about it is ever an error: what cannot be read is as if it were not there.
+//! What was found of origins, kept from run to run: one small file in the user's cache folder. It only makes
+//! the next run quicker to find its speed, so nothing about it is ever an error: what cannot be read is as if
+//! it were not there.
 //!
 //! ```text
 //!   flatout pace 1

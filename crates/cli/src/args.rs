@@ -272,8 +272,8 @@ pub struct Serve {
     /// Take writes and forget them
     #[arg(long)]
     pub sink: bool,
-    /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file, for their
-    /// --ca-bundle
+    /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file,
+    /// for their --ca-bundle
     #[arg(long, value_name = "CA_FILE", conflicts_with_all = ["tls_cert", "tls_key"])]
     pub tls: Option<PathBuf>,
     /// Speak TLS with this certificate (PEM, its chain behind it)

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and the hang-up of a terminal. The first signal ends the work in good order; a second one, or too
-//! long a delay, ends the program at once.
+//! SIGINT, SIGTERM and the hang-up of a terminal. The first signal ends the work in good order; a second one,
+//! or too long a delay, ends the program at once.
 
 use std::fs;
 use std::io;

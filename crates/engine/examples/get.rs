@@ -1,5 +1,6 @@
-//! The Rust program of seed 002 in 40 lines: one object, many ranges at once, bytes dropped, average and peak rate, and a
-//! record of each part. `cargo run --release --example get -- s3://bucket/key http://127.0.0.1:9000`
+//! The Rust program of seed 002 in 40 lines: one object, many ranges at once, bytes dropped, average and peak
+//! rate, and a record of each part.
+//! `cargo run --release --example get -- s3://bucket/key http://127.0.0.1:9000`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

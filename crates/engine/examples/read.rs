@@ -1,7 +1,8 @@
-//! Reads an object of an origin here and there, in order or not: what the reader costs without a mount in front of it.
+//! Reads an object of an origin here and there, in order or not: what the reader costs without a mount in
+//! front of it.
 //!
-//! `cargo run --release -p flatout-engine --example read -- URL BYTES_AT_ONCE PATTERN READERS`, PATTERN one of `order`,
-//! `random`; it prints GiB/s, CPU seconds a GiB, and what was fetched.
+//! `cargo run --release -p flatout-engine --example read -- URL BYTES_AT_ONCE PATTERN READERS`, PATTERN one
+//! of `order`, `random`; it prints GiB/s, CPU seconds a GiB, and what was fetched.
 
 use std::sync::mpsc;
 use std::time::Instant;

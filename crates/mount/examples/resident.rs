@@ -1,7 +1,8 @@
 //! One file that lies in memory, mounted: what the kernel and this crate cost without an origin.
 //!
-//! `cargo run --release -p flatout-mount --example resident -- /mnt/x 4096` serves a file `x` of 4096 MiB there until it is unmounted.
-//! Read it with `dd if=/mnt/x/x of=/dev/null bs=1M iflag=direct`, and divide by what `time` says of this process.
+//! `cargo run --release -p flatout-mount --example resident -- /mnt/x 4096` serves a file `x` of 4096 MiB
+//! there until it is unmounted. Read it with `dd if=/mnt/x/x of=/dev/null bs=1M iflag=direct`, and divide by
+//! what `time` says of this process.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -146,8 +146,8 @@ impl Device {
     }
 }
 
-/// `struct fuse_out_header`. `errno` is 0 or positive. A notification has the number 0, and its code, negated, as
-/// `errno`.
+/// `struct fuse_out_header`. `errno` is 0 or positive. A notification has the number 0, and its code,
+/// negated, as `errno`.
 fn header(unique: u64, errno: i32, body_bytes: usize) -> [u8; OUT_HEADER] {
     let mut header = [0; OUT_HEADER];
     header[..4].copy_from_slice(&((OUT_HEADER + body_bytes) as u32).to_ne_bytes());

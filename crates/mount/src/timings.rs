@@ -10,8 +10,8 @@ use flatout_tree::FsError;
 /// What a session reports while it serves.
 #[derive(Clone, Default)]
 pub struct Observer {
-    /// BlockingCall with the origin's error behind a failed operation, on the thread that met it: a program only
-    /// sees an errno.
+    /// BlockingCall with the origin's error behind a failed operation, on the thread that met it: a program
+    /// only sees an errno.
     pub on_error: Option<Arc<dyn Fn(&Error) + Send + Sync>>,
     pub timings: Arc<Timings>,
 }

@@ -1,9 +1,10 @@
-//! A mount as a library: from options and a source to a folder that is served, with its log, statistics and end.
+//! A mount as a library: from options and a source to a folder that is served, with its log, statistics and
+//! end.
 //!
 //! A face (the command line, a CSI driver) reads arguments, environment and keys, makes a client and a
-//! [`MountPlan`], and decides where lines go. [`list_root`] asks the origin for the root, [`MountSession::start`]
-//! mounts the folder and serves it, [`Shutdown`] ends it from another thread. This crate does not write to a
-//! terminal, read argv or the environment, or end the process.
+//! [`MountPlan`], and decides where lines go. [`list_root`] asks the origin for the root,
+//! [`MountSession::start`] mounts the folder and serves it, [`Shutdown`] ends it from another thread. This
+//! crate does not write to a terminal, read argv or the environment, or end the process.
 
 #![forbid(unsafe_code)]
 

@@ -42,8 +42,8 @@ struct RecentLines {
 }
 
 impl MountLog {
-    /// Writes each line by `write`, on the thread that has something to say. `words` says a hint as the caller's
-    /// users know settings and commands.
+    /// Writes each line by `write`, on the thread that has something to say. `words` says a hint as the
+    /// caller's users know settings and commands.
     pub fn new(write: impl FnMut(&str) + Send + 'static, words: fn(&Hint) -> String) -> MountLog {
         MountLog { state: Mutex::new(LogState { writer: Box::new(write), kinds: HashMap::new() }), words }
     }

@@ -1,4 +1,5 @@
-//! Parses the arguments of blocking_pool. One of a wrong type is refused by its name, with what to pass instead.
+//! Parses the arguments of blocking_pool. One of a wrong type is refused by its name, with what to pass
+//! instead.
 
 use std::path::PathBuf;
 

@@ -23,8 +23,8 @@ impl BorrowedBuffer {
     /// Borrows `object`'s buffer.
     ///
     /// # Errors
-    /// TypeError for an object without a buffer, BufferError for one that is read-only or not contiguous. Each
-    /// says what to pass instead.
+    /// TypeError for an object without a buffer, BufferError for one that is read-only or not contiguous.
+    /// Each says what to pass instead.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<BorrowedBuffer> {
         let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
         let exported = export(object).map_err(|error| match error.is_instance_of::<PyTypeError>(object.py()) {

@@ -1,4 +1,5 @@
-//! The tree over the engine's client, against the development origin: a folder whose files another program changes.
+//! The tree over the engine's client, against the development origin: a folder whose files another program
+//! changes.
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 use std::ffi::OsStr;

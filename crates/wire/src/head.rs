@@ -109,8 +109,8 @@ const OTHER_VERSION: &str = "another version, or no HTTP at all";
 /// 1xx heads are returned like others, with [`Body::None`]: the final one follows.
 ///
 /// # Errors
-/// What is not HTTP/1.0 or 1.1, is too long, folds lines, switches to another protocol, or leaves the length of its body
-/// in doubt.
+/// What is not HTTP/1.0 or 1.1, is too long, folds lines, switches to another protocol, or leaves the length
+/// of its body in doubt.
 pub fn parse(buf: &[u8], request: Method) -> Result<Option<(Head, usize)>, HeadError> {
     let window = &buf[..buf.len().min(LONGEST_BYTES)];
     let mut usual = [const { MaybeUninit::uninit() }; USUAL_HEADERS];

@@ -116,7 +116,8 @@ fn parse_any_page(xml: &[u8]) -> Result<(Page, bool), XmlError> {
 /// Parses an answer to ListBuckets.
 ///
 /// # Errors
-/// A document that is malformed, cut off or another, a date that is none, and a page that says it goes on but not where.
+/// A document that is malformed, cut off or another, a date that is none, and a page that says it goes on but
+/// not where.
 pub fn parse_buckets(xml: &[u8]) -> Result<Buckets, XmlError> {
     let mut page = Buckets::default();
     let (mut name, mut created, mut is_truncated, mut root) = (String::new(), 0, false, String::new());

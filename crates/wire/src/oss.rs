@@ -53,8 +53,8 @@ impl Oss {
     /// in the endpoint's name.
     ///
     /// # Errors
-    /// Neither endpoint nor region; a bad endpoint, or one that names a bucket; a region that could not be part of a
-    /// host's name.
+    /// Neither endpoint nor region; a bad endpoint, or one that names a bucket; a region that could not be
+    /// part of a host's name.
     pub fn new(
         endpoint: Option<&str>,
         region: Option<&str>,

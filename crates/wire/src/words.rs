@@ -10,8 +10,8 @@ pub fn excerpt(text: &str, longest: usize) -> String {
     }
 }
 
-/// The text as one line. Characters that an origin or a key brings along neither break the line, nor reach the terminal as
-/// commands, nor make a name look like another: they are escaped.
+/// The text as one line. Characters that an origin or a key brings along neither break the line, nor reach
+/// the terminal as commands, nor make a name look like another: they are escaped.
 pub fn one_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -23,8 +23,9 @@ pub fn one_line(text: &str) -> String {
     shown
 }
 
-/// Controls, those of C1 too; ends of lines and paragraphs; what has no width, or turns the writing round: of Unicode's category
-/// Cf all but the signs that are seen (as U+0600), and the letters and marks that are blank.
+/// Controls, those of C1 too; ends of lines and paragraphs; what has no width, or turns the writing round: of
+/// Unicode's category Cf all but the signs that are seen (as U+0600), and the letters and marks that are
+/// blank.
 fn deceives(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -34,8 +35,8 @@ fn deceives(character: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A URL, or what was typed for one, without user, password and query. The key of an object may hold a `?`, and so may a
-/// pattern: those are kept.
+/// A URL, or what was typed for one, without user, password and query. The key of an object may hold a `?`,
+/// and so may a pattern: those are kept.
 pub fn masked(typed: &str) -> String {
     let has_query = !["s3://", "oss://"].iter().any(|scheme| typed.starts_with(scheme));
     let (text, query) = match typed.split_once('?').filter(|_| has_query) {

@@ -1,4 +1,5 @@
-//! Our signatures against reqsign's, which shares no code with it: the same requests must get the same signatures.
+//! Our signatures against reqsign's, which shares no code with it: the same requests must get the same
+//! signatures.
 
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};

@@ -1,7 +1,8 @@
-//! Our OSS signatures against reqsign's, which share no code with ours: the same requests must get the same signatures.
+//! Our OSS signatures against reqsign's, which share no code with ours: the same requests must get the same
+//! signatures.
 //!
-//! Presigned ones of version 4 cannot be compared: reqsign always signs `host` along, we never do; the published
-//! vectors stand for them.
+//! Presigned ones of version 4 cannot be compared: reqsign always signs `host` along, we never do; the
+//! published vectors stand for them.
 
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};

@@ -1,4 +1,5 @@
-//! What goes wrong: one clear line, the right exit code, nothing under the final name, nothing lost, nothing left behind.
+//! What goes wrong: one clear line, the right exit code, nothing under the final name, nothing lost, nothing
+//! left behind.
 
 use std::fs;
 use std::path::Path;

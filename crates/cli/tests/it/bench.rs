@@ -30,7 +30,8 @@ fn check_run(event: &Value, op: &str, landing: &str) {
         assert!(event[field].as_f64().is_some_and(|figure| figure >= 0.0), "{field}: {event}");
     }
     assert!(event["ttfb_ms"]["p50"].as_f64() <= event["ttfb_ms"]["p99"].as_f64(), "{event}");
-    // The origin is the test's own process, on this machine: it has a figure unless the run was too short for one.
+    // The origin is the test's own process, on this machine: it has a figure unless the run was too short for
+    // one.
     let short = event["seconds"].as_f64().is_some_and(|seconds| seconds < 0.25);
     assert!(event["origin_busy"].is_f64() || short, "{event}");
     assert!(event["gbit_peak"].as_f64() >= event["gbit_avg"].as_f64().map(|gbit| gbit * 0.999), "{event}");

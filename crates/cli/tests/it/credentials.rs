@@ -1,4 +1,5 @@
-//! Keys as the program finds them: from a role that is assumed, renewed while a transfer runs, refused with the reasons.
+//! Keys as the program finds them: from a role that is assumed, renewed while a transfer runs, refused with
+//! the reasons.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! `flatout doctor`: what it says of this machine and of origins on good and bad days. Nothing here looks at how fast
-//! anything is.
+//! `flatout doctor`: what it says of this machine and of origins on good and bad days. Nothing here looks at
+//! how fast anything is.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,5 @@
-//! The examples of the help, run as they stand there: by a shell, in a folder of their own, against an origin that has
-//! what they name.
+//! The examples of the help, run as they stand there: by a shell, in a folder of their own, against an origin
+//! that has what they name.
 
 use std::process::Command;
 
@@ -31,8 +31,8 @@ pub fn examples(command: &[&str]) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
-/// The line up to the first pipe or redirection: what stands behind is the business of other programs, which may not be
-/// there.
+/// The line up to the first pipe or redirection: what stands behind is the business of other programs, which
+/// may not be there.
 pub fn own_part(line: &str) -> &str {
     [" | ", " > "]
         .iter()

@@ -1,4 +1,5 @@
-//! Many objects: folders and patterns of a bucket, names that cannot be files, and what is left of a run that fails.
+//! Many objects: folders and patterns of a bucket, names that cannot be files, and what is left of a run that
+//! fails.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! `--memory` is kept: the peak of the program's resident memory, as the kernel counts it, is never over the promise and
-//! 64 MiB. No timing: a peak is a peak however long it takes.
+//! `--memory` is kept: the peak of the program's resident memory, as the kernel counts it, is never over the
+//! promise and 64 MiB. No timing: a peak is a peak however long it takes.
 
 use std::io::Read;
 use std::process::{Child, ChildStdout, Command, Stdio};

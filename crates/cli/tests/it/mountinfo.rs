@@ -1,4 +1,5 @@
-//! What is mounted, as the kernel has it: nobody is asked who might not answer. It is no part of the program, which it checks.
+//! What is mounted, as the kernel has it: nobody is asked who might not answer. It is no part of the program,
+//! which it checks.
 
 use std::ffi::OsString;
 use std::fs;

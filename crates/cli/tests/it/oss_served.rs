@@ -1,4 +1,5 @@
-//! oss:// against our own origin, whose signature check and answers were written by somebody else than the client.
+//! oss:// against our own origin, whose signature check and answers were written by somebody else than the
+//! client.
 
 use flatout_server::{Origin, Store, synthetic_bytes};
 

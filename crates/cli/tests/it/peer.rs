@@ -1,4 +1,5 @@
-//! `flatout bench peer`: the lab's handle. What it says, when it says it, and that the bytes are what it says.
+//! `flatout bench peer`: the lab's handle. What it says, when it says it, and that the bytes are what it
+//! says.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -15,8 +15,8 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// The program with these arguments and no variables but `PATH`, and those that keep it from the metadata of whatever
-/// machine the tests run on.
+/// The program with these arguments and no variables but `PATH`, and those that keep it from the metadata of
+/// whatever machine the tests run on.
 pub fn flatout(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
     command.args(arguments);
@@ -111,7 +111,8 @@ pub fn run(command: &mut Command) -> Ended {
     ended
 }
 
-/// Keys, tokens and passwords among a command's variables and arguments; the shortest could be words of a message.
+/// Keys, tokens and passwords among a command's variables and arguments; the shortest could be words of a
+/// message.
 fn secrets(command: &Command) -> Vec<String> {
     let names = |name: &str| {
         let secret = ["SECRET", "TOKEN", "PASSWORD"].iter().any(|word| name.contains(word));
@@ -141,7 +142,8 @@ pub fn signal(name: &str, id: u32) {
     assert!(sent.success(), "kill -{name} {id}");
 }
 
-/// Sends it until there is an answer. Signals close together are one, and how far apart they come a busy machine decides.
+/// Sends it until there is an answer. Signals close together are one, and how far apart they come a busy
+/// machine decides.
 #[track_caller]
 pub fn signal_until<T>(name: &str, id: u32, mut answer: impl FnMut() -> Option<T>) -> T {
     let (start, mut sent) = (Instant::now(), None::<Instant>);

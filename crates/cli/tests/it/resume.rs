@@ -1,4 +1,5 @@
-//! Large files that go on from where an earlier run was cut off, however that was, and never with a wrong byte.
+//! Large files that go on from where an earlier run was cut off, however that was, and never with a wrong
+//! byte.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -165,7 +165,8 @@ fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     }
 }
 
-/// What the page and docs/json.md know, and nothing besides: a field that is renamed here would leave a page of dashes.
+/// What the page and docs/json.md know, and nothing besides: a field that is renamed here would leave a page
+/// of dashes.
 #[track_caller]
 fn check_fields(of: &Value, expected: &[&str]) {
     let fields: Vec<&str> = of.as_object().expect("an object").keys().map(String::as_str).collect();

@@ -1,5 +1,6 @@
-//! Tails: what stalls, dies or is slow costs little. Requests are counted by the tunnel's log; nothing here looks at how long
-//! anything took, but a run that waits for what it must not wait for takes ten minutes, and is ended long before.
+//! Tails: what stalls, dies or is slow costs little. Requests are counted by the tunnel's log; nothing here
+//! looks at how long anything took, but a run that waits for what it must not wait for takes ten minutes, and
+//! is ended long before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

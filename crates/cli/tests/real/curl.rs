@@ -154,7 +154,8 @@ pub fn target(bucket: &str, key: &str) -> String {
     format!("/{bucket}/{}", encoded(key))
 }
 
-/// Everything but RFC 3986's unreserved characters and `/`; not the program's own encoder, which is what is tested.
+/// Everything but RFC 3986's unreserved characters and `/`; not the program's own encoder, which is what is
+/// tested.
 pub fn encoded(key: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
     key.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::mountinfo::is_mounted;
 
-/// A running server and its folder. Both go when this is dropped; and also when the tests are killed, because the shell
-/// that watches over the server waits for the end of a pipe that only the tests hold.
+/// A running server and its folder. Both go when this is dropped; and also when the tests are killed, because
+/// the shell that watches over the server waits for the end of a pipe that only the tests hold.
 pub struct Guard {
     folder: PathBuf,
     watch: Child,
     alive: Option<ChildStdin>,
 }
 
-/// `$1` is the folder, `$2` where the server mounts something, or nothing, the rest the server. It ends by itself when the
-/// server does, so that a server that could not start is seen at once. One that mounts may end in good order first.
+/// `$1` is the folder, `$2` where the server mounts something, or nothing, the rest the server. It ends by
+/// itself when the server does, so that a server that could not start is seen at once. One that mounts may
+/// end in good order first.
 const WATCH: &str = r#"
     folder=$1 point=$2; shift 2
     exec 3<&0

@@ -55,7 +55,8 @@ fn odd_keys_of_minio_arrive() {
     }
 }
 
-/// MinIO keeps objects as files and refuses keys that no path can hold; S3 does not, and neither does our own origin.
+/// MinIO keeps objects as files and refuses keys that no path can hold; S3 does not, and neither does our own
+/// origin.
 #[test]
 fn keys_that_are_no_paths_arrive_from_our_origin() {
     let served = Served::locked(&["--memory"]);

@@ -1,8 +1,8 @@
-//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of OSS and S3;
-//! shells that complete it, and readers of manual pages.
+//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of
+//! OSS and S3; shells that complete it, and readers of manual pages.
 //!
-//! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part that is
-//! missing fails its tests and names the command that installs it.
+//! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part
+//! that is missing fails its tests and names the command that installs it.
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 use std::process::Command;
@@ -41,7 +41,8 @@ mod mountinfo;
 #[allow(dead_code, clippy::wrong_self_convention)]
 mod program;
 
-/// The program with these arguments, no variables but `PATH`, and a limit to its time: a test may fail, not hang.
+/// The program with these arguments, no variables but `PATH`, and a limit to its time: a test may fail, not
+/// hang.
 fn flatout(arguments: &[&str]) -> Command {
     let bare = program::flatout(&[]);
     let mut command = Command::new("timeout");

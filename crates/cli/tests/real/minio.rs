@@ -51,7 +51,8 @@ impl Bucket {
     /// A new bucket; the name must be the test's own.
     #[track_caller]
     pub fn new(name: &str) -> Bucket {
-        // Each test says what is missing: after the first nobody would learn more than that the shared one failed.
+        // Each test says what is missing: after the first nobody would learn more than that the shared one
+        // failed.
         program();
         let keys = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         let curl = Curl { url: SHARED.url.clone(), keys };
@@ -85,8 +86,8 @@ impl Bucket {
     }
 }
 
-/// Where `scripts/deps.sh` puts what it builds, by the same rule: `FLATOUT_CACHE`, else below `HOME`, else below the home of the
-/// password file.
+/// Where `scripts/deps.sh` puts what it builds, by the same rule: `FLATOUT_CACHE`, else below `HOME`, else
+/// below the home of the password file.
 pub fn cache() -> PathBuf {
     let home = || std::env::home_dir().expect("HOME is set").join(".cache/flatout");
     let named = std::env::var_os("FLATOUT_CACHE").filter(|named| !named.is_empty());

@@ -1,4 +1,5 @@
-//! A mounted bucket under the programs that people read with: what they find is what lies in a folder of this machine.
+//! A mounted bucket under the programs that people read with: what they find is what lies in a folder of this
+//! machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,8 +79,8 @@ impl Twins {
         Twins { mount, local: local.to_owned(), _made: None }
     }
 
-    /// The command line with `MOUNT` and `LOCAL` for the two folders, by a shell that ends at the first failure. Nothing is in the page
-    /// cache: dd has the kernel let go of a file, and copies none of it.
+    /// The command line with `MOUNT` and `LOCAL` for the two folders, by a shell that ends at the first
+    /// failure. Nothing is in the page cache: dd has the kernel let go of a file, and copies none of it.
     #[track_caller]
     fn shell(&self, line: &str) -> Ended {
         let out = self.mount.beside("out");
@@ -93,7 +94,8 @@ impl Twins {
         run(command.current_dir(&out)).clean()
     }
 
-    /// A script in the environment of `scripts/deps.sh`, which finds the folders in `mount`, `local` and `out`.
+    /// A script in the environment of `scripts/deps.sh`, which finds the folders in `mount`, `local` and
+    /// `out`.
     #[track_caller]
     fn python(&self, script: &str) -> Ended {
         let python = installed("python", &[cache().join("python/bin/python")]);
@@ -320,7 +322,8 @@ assert a.keys() == b.keys() and len(a) == 12 and all(torch.equal(a[name], b[name
     );
 }
 
-/// nginx knows nothing of S3: what it answers to who lists was written by hand, with the tags that it gives its files.
+/// nginx knows nothing of S3: what it answers to who lists was written by hand, with the tags that it gives
+/// its files.
 #[test]
 fn files_of_nginx_are_read() {
     let site = Site::new("listed");

@@ -1,5 +1,5 @@
-//! A MinIO of another region than the program thinks: the right bytes all the same, and at the first object only a request
-//! more.
+//! A MinIO of another region than the program thinks: the right bytes all the same, and at the first object
+//! only a request more.
 
 use std::path::Path;
 use std::process::Command;

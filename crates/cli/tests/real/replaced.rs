@@ -15,7 +15,8 @@ use crate::program::ended;
 const SIZE: usize = 64 << 20;
 const NARROW: [&str; 6] = ["--part-size", "64KiB", "--window", "256KiB", "--parallel", "2"];
 
-/// `cat` is read a little, then the object is replaced, then the rest is read: an error, and only old bytes before it.
+/// `cat` is read a little, then the object is replaced, then the rest is read: an error, and only old bytes
+/// before it.
 #[track_caller]
 fn check(command: &mut Command, replace: impl FnOnce(&[u8])) {
     let old = bytes(SIZE);
@@ -56,7 +57,8 @@ fn while_it_lands_in_a_file() {
     let folder = Folder::new();
     let arguments = ["cp", &url, &folder.at("model"), "--part-size", "512KiB", "--parallel", "1"];
     let child = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The temporary file appears with the first answer, when the version is pinned; three of four parts are to come.
+    // The temporary file appears with the first answer, when the version is pinned; three of four parts are
+    // to come.
     let start = Instant::now();
     while folder.names().len() < 2 {
         assert!(start.elapsed() < Duration::from_secs(30), "no temporary file");

@@ -1,4 +1,5 @@
-//! TLS with programs that nobody here wrote: nginx (OpenSSL) and MinIO (Go) as origins, curl as a client of ours.
+//! TLS with programs that nobody here wrote: nginx (OpenSSL) and MinIO (Go) as origins, curl as a client of
+//! ours.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -102,7 +103,8 @@ http {{
     )
 }
 
-/// The whole file arrives over this version, sessions are resumed, and AES-GCM is agreed upon where the CPU has it.
+/// The whole file arrives over this version, sessions are resumed, and AES-GCM is agreed upon where the CPU
+/// has it.
 #[track_caller]
 fn check(port: u16, protocol: &str) {
     let nginx = &*SHARED;

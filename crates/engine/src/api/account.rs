@@ -90,8 +90,8 @@ pub(crate) struct Account {
     moved: Mutex<HashMap<String, Arc<S3>>>,
 }
 
-/// What holds for `oss://` where a knob serves both dialects, and what was found around is about S3 alone: the addressing
-/// and the payer that AWS's own files name say nothing about OSS.
+/// What holds for `oss://` where a knob serves both dialects, and what was found around is about S3 alone:
+/// the addressing and the payer that AWS's own files name say nothing about OSS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OssSettings {
     /// `auto`, `path` or `virtual`; as the knob says where absent.
@@ -169,7 +169,8 @@ impl Account {
         })
     }
 
-    /// What comes of an endpoint URL with a path, which most stores have none of: what was not found lies elsewhere then.
+    /// What comes of an endpoint URL with a path, which most stores have none of: what was not found lies
+    /// elsewhere then.
     pub(crate) fn note_on_path(&self, dialect: Dialect) -> Option<String> {
         let path = match dialect {
             Dialect::Plain => return None,
@@ -248,7 +249,8 @@ impl Account {
         }
     }
 
-    /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a secret.
+    /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a
+    /// secret.
     pub(crate) fn presigned(
         &self,
         target: Target,
@@ -283,8 +285,9 @@ impl Account {
         Ok(request.url())
     }
 
-    /// Learns from a refusal where an S3 bucket lies; whether asking again goes there. OSS is not followed: what it
-    /// names is the public endpoint of a region that costs traffic and time, which is the user's to choose.
+    /// Learns from a refusal where an S3 bucket lies; whether asking again goes there. OSS is not followed:
+    /// what it names is the public endpoint of a region that costs traffic and time, which is the user's to
+    /// choose.
     ///
     /// A region that is known already is taken out of the head: it is not what the origin refuses for.
     pub(crate) fn learn(&self, operation: &Operation, head: &mut Head, body: &[u8]) -> bool {
@@ -339,8 +342,8 @@ impl Account {
         let _ = self.with_s3_signer(s3, held, |signer| signer.sign(request, unix_seconds()));
     }
 
-    /// `None` without keys. A bucket in another region than the keys' signer is made for costs the key of the day anew, once a
-    /// minute and object.
+    /// `None` without keys. A bucket in another region than the keys' signer is made for costs the key of the
+    /// day anew, once a minute and object.
     fn with_s3_signer(&self, s3: &S3, held: &KeySet<Signer>, sign: impl FnOnce(&Signer)) -> Option<()> {
         let signer = held.signer.as_ref()?;
         match s3.region == self.s3.region {
@@ -492,8 +495,8 @@ impl Operation {
         }
     }
 
-    /// Whether a URL asks for the same of a bucket: only a redirect to one tells where the bucket lies. None that leads to
-    /// a machine's own metadata does.
+    /// Whether a URL asks for the same of a bucket: only a redirect to one tells where the bucket lies. None
+    /// that leads to a machine's own metadata does.
     fn is_asked_by(&self, url: &HttpUrl) -> bool {
         let (bucket, key) = self.resource();
         let has_query = url.path_and_query.contains('?');

@@ -1,8 +1,9 @@
 //! Keys: who is asked for them, how long they are kept, and who waits while they are fetched.
 //!
-//! Keys are asked for before the first signed request and again ahead of their end, while the old ones still work.
-//! A provider runs on a thread of its own, since it may read files, run processes and wait for a service: no shard waits
-//! for it but by a future, so that a shard can carry the very calls that the provider makes.
+//! Keys are asked for before the first signed request and again ahead of their end, while the old ones still
+//! work. A provider runs on a thread of its own, since it may read files, run processes and wait for a
+//! service: no shard waits for it but by a future, so that a shard can carry the very calls that the provider
+//! makes.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +20,13 @@ use crate::base::hint::{Hint, setting, setting_to, text};
 use crate::base::time::unix_seconds;
 use crate::policy::retry::Dice;
 
-/// Keys are renewed this long before they end, or at half of a shorter life: as the SDKs do, and long enough for an STS
-/// that is down to come back.
+/// Keys are renewed this long before they end, or at half of a shorter life: as the SDKs do, and long enough
+/// for an STS that is down to come back.
 const AHEAD_S: u64 = 300;
 /// After a renewal that failed while the old keys still work.
 const AGAIN_S: u64 = 30;
-/// Nobody had keys: instance metadata that is silent costs its second once in this time, and in the background.
+/// Nobody had keys: instance metadata that is silent costs its second once in this time, and in the
+/// background.
 const NOTHING_S: u64 = 60;
 /// A provider that failed is not asked again by every part that waits for it.
 const FAILED_S: u64 = 10;
@@ -191,8 +193,8 @@ impl<S: Send + Sync + 'static> Keys<S> {
         }
     }
 
-    /// After the origin has refused the keys of that number: whether there are others now. `sure` says that the origin
-    /// named the keys' age as the reason.
+    /// After the origin has refused the keys of that number: whether there are others now. `sure` says that
+    /// the origin named the keys' age as the reason.
     pub(crate) async fn renew(self: &Arc<Keys<S>>, number: u64, sure: bool) -> bool {
         let now = unix_seconds();
         {
@@ -201,8 +203,9 @@ impl<S: Send + Sync + 'static> Keys<S> {
             if held.number != number {
                 return true;
             }
-            // Whoever comes while the question is out waits for its answer; whoever comes later has it. Keys that worked
-            // and are too old now are renewed however short they lived; new ones that never did are no reason to ask.
+            // Whoever comes while the question is out waits for its answer; whoever comes later has it. Keys
+            // that worked and are too old now are renewed however short they lived; new ones that never did
+            // are no reason to ask.
             let worked = sure && held.was_accepted.load(Ordering::Relaxed);
             let too_soon = now < state.renew_at && !worked;
             if !state.spent && (too_soon || !(sure || held.is_suspect(now))) {
@@ -214,7 +217,8 @@ impl<S: Send + Sync + 'static> Keys<S> {
         self.current().await.is_ok_and(|held| held.number != number)
     }
 
-    /// What the provider says now, past what is kept; kept in its place, so that requests use what was told. Blocks.
+    /// What the provider says now, past what is kept; kept in its place, so that requests use what was told.
+    /// Blocks.
     pub(crate) fn ask(self: &Arc<Keys<S>>) -> Result<Grant, Refused> {
         self.lock().asking = true;
         Asking { keys: self.clone(), answered: false }.ask()
@@ -384,7 +388,8 @@ impl Grant {
     }
 }
 
-/// When keys that end at `end` are asked for again: spread, so that the machines of a job do not all ask at once.
+/// When keys that end at `end` are asked for again: spread, so that the machines of a job do not all ask at
+/// once.
 fn renewal(now: u64, end: u64, chance: f64) -> u64 {
     let ahead_s = AHEAD_S.min((end - now) / 2);
     end - ahead_s + (ahead_s as f64 * chance * 0.2) as u64

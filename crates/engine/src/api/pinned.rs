@@ -1,5 +1,5 @@
-//! A version that is known before it is read, by one transfer or many: what was told of it, and what the answers have added
-//! since.
+//! A version that is known before it is read, by one transfer or many: what was told of it, and what the
+//! answers have added since.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -59,7 +59,8 @@ impl Pinned {
         self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What differs in the version of an answer; where nothing does, what it says and we did not know is known from now on.
+    /// What differs in the version of an answer; where nothing does, what it says and we did not know is
+    /// known from now on.
     pub(crate) fn learn(&self, found: &Version) -> Option<String> {
         let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         let difference = known

@@ -15,7 +15,8 @@ use crate::policy::retry::Fault;
 
 /// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
 pub(crate) const REDIRECTS_MAX: u32 = 5;
-/// How often one request follows its bucket: the first answer may name the region, the second the place in it.
+/// How often one request follows its bucket: the first answer may name the region, the second the place in
+/// it.
 pub(crate) const MOVES_MAX: u32 = 2;
 
 /// Signatures are refused beyond it (S3 and OSS: RequestTimeTooSkewed).
@@ -187,7 +188,8 @@ pub(crate) enum KeyRejection {
     Certain,
 }
 
-/// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired token with 400.
+/// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired
+/// token with 400.
 pub(crate) fn key_rejection(head: &Head, body: &[u8], method: Method) -> KeyRejection {
     let Verdict::Refused(refusal) = judged(head, body) else { return KeyRejection::No };
     match refusal.code.as_str() {
@@ -297,7 +299,8 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
     Error::new(kind, sentence(refusal, what)).with_hint(hint)
 }
 
-/// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is shown.
+/// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is
+/// shown.
 fn redirected(head: &Head) -> (&'static str, Hint) {
     let Some(location) = head.location.as_deref() else {
         return ("the origin redirects and does not say where", NAME_THE_FINAL_URL.into());
@@ -317,7 +320,8 @@ fn redirected(head: &Head) -> (&'static str, Hint) {
     ("the origin redirects elsewhere", hint)
 }
 
-/// How far off this machine's clock is, by the date of the origin's answer; nothing where it is less than `least_s`.
+/// How far off this machine's clock is, by the date of the origin's answer; nothing where it is less than
+/// `least_s`.
 fn skew(now: u64, date: u64, least_s: u64) -> Option<String> {
     let direction = if now > date { "ahead" } else { "behind" };
     let words = match now.abs_diff(date) {

@@ -1,5 +1,5 @@
-//! Services that are no origins: those that give out keys. What they are asked, what they answer, and how long they are
-//! waited for.
+//! Services that are no origins: those that give out keys. What they are asked, what they answer, and how
+//! long they are waited for.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,11 +36,12 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// For instance metadata: where there is none, nobody answers, and the question has cost no time. Where there is, it is
-    /// waited for like a [`Patience::SERVICE`].
+    /// For instance metadata: where there is none, nobody answers, and the question has cost no time. Where
+    /// there is, it is waited for like a [`Patience::SERVICE`].
     pub const METADATA: Patience =
         Patience { connect: Duration::from_secs(1), answer: Duration::from_secs(2), attempts: 1 };
-    /// For a service that is meant to be there: while it is away it is asked for as long as an origin would be.
+    /// For a service that is meant to be there: while it is away it is asked for as long as an origin would
+    /// be.
     pub const SERVICE: Patience =
         Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(10), attempts: 3 };
 

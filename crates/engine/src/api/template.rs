@@ -14,7 +14,8 @@ use crate::api::account::{Account, Operation, RequestSigner, Target};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::time::unix_seconds;
 
-/// S3 and OSS accept a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
+/// S3 and OSS accept a signature for 15 minutes; a fresh one each minute leaves room for clocks that
+/// disagree.
 const SIGNED_FOR_S: u64 = 60;
 
 /// The requests of one operation.
@@ -30,7 +31,8 @@ struct State {
     rendered: Option<Rendered>,
 }
 
-/// A head without range and condition, which are not signed: S3 needs `host` and `x-amz-*` only, OSS `x-oss-*`.
+/// A head without range and condition, which are not signed: S3 needs `host` and `x-amz-*` only, OSS
+/// `x-oss-*`.
 #[derive(Clone)]
 struct Rendered {
     endpoint: Endpoint,
@@ -78,7 +80,8 @@ impl RequestTemplate {
         RequestTemplate::new(account, Operation::Get(Target { location, version_id }))
     }
 
-    /// Turns GETs of ranges into one plain GET of the whole: its answer states the checksum, and no HEAD is needed.
+    /// Turns GETs of ranges into one plain GET of the whole: its answer states the checksum, and no HEAD is
+    /// needed.
     pub(crate) fn ask_for_the_whole(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Operation::Get(target) = &state.operation {
@@ -133,8 +136,8 @@ impl RequestTemplate {
         moved
     }
 
-    /// Follows a redirect of a plain server, credentials staying behind when the host changes; `false` for buckets,
-    /// whose redirects name another region and need another signature.
+    /// Follows a redirect of a plain server, credentials staying behind when the host changes; `false` for
+    /// buckets, whose redirects name another region and need another signature.
     pub(crate) fn redirect(&self, target: &str) -> Result<bool, LocationError> {
         let mut state = self.state();
         let Some(location) = state.operation.location_mut() else { return Ok(false) };
@@ -146,7 +149,8 @@ impl RequestTemplate {
         Ok(true)
     }
 
-    /// Goes back to where the redirects began: what they led to may have expired. `false` when there were none.
+    /// Goes back to where the redirects began: what they led to may have expired. `false` when there were
+    /// none.
     pub(crate) fn go_back(&self) -> bool {
         let mut state = self.state();
         let Some(original) = state.original.take() else { return false };
@@ -184,7 +188,8 @@ impl RequestTemplate {
     }
 }
 
-/// An origin decides where a redirect leads, and a service what a role is called: neither may end the request line.
+/// An origin decides where a redirect leads, and a service what a role is called: neither may end the request
+/// line.
 fn rendered_head(request: &Request) -> Result<Vec<u8>, Error> {
     if request.target().bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         let cause = format!("{} leads to what cannot be asked for", request.endpoint);

@@ -99,7 +99,8 @@ fn what_waits_at_the_end_is_dropped() {
     assert!(pool.close(LONG));
 }
 
-/// Found by the leak check of `make fuzz TARGET=requests`: a thread that had left was still there, with what it held.
+/// Found by the leak check of `make fuzz TARGET=requests`: a thread that had left was still there, with what
+/// it held.
 #[test]
 fn who_has_left_is_gone_at_the_end() {
     struct Last(Arc<AtomicUsize>);

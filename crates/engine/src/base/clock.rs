@@ -21,7 +21,8 @@ impl Clock {
     pub(crate) fn note(&self, date: Option<u64>) {
         let Some(ahead_s) = date.and_then(|date| i64::try_from(date).ok()) else { return };
         let ahead_s = ahead_s.saturating_sub_unsigned(unix_seconds());
-        // All shards share it, and every answer has a date: it is written when it tells of more than two clocks' rounding.
+        // All shards share it, and every answer has a date: it is written when it tells of more than two
+        // clocks' rounding.
         if ahead_s.abs_diff(self.0.load(Ordering::Relaxed)) > 1 {
             self.0.store(ahead_s, Ordering::Relaxed);
         }

@@ -1,4 +1,5 @@
-//! The one error of the engine: a kind by what the caller should do, what was being done to which object, the cause, a hint.
+//! The one error of the engine: a kind by what the caller should do, what was being done to which object, the
+//! cause, a hint.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How many files may be open at once: the process's limit (`ulimit -n`), divided among connections and what landings hold.
+//! How many files may be open at once: the process's limit (`ulimit -n`), divided among connections and what
+//! landings hold.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -6,18 +7,19 @@ use crate::base::error::{Error, ErrorKind};
 
 /// Of a shard: its epoll set, once more for who registers, and what wakes it.
 const SHARD_FILES: u64 = 3;
-/// What else a client has open for a while: a name being resolved, a listing's connection, a folder being swept, files of keys
-/// and settings.
+/// What else a client has open for a while: a name being resolved, a listing's connection, a folder being
+/// swept, files of keys and settings.
 const OTHER_FILES: u64 = 11;
-/// Of the whole, what folders kept open may be, and a bound beyond which more would not make anything faster: a listing comes
-/// folder by folder, so few are in use at once.
+/// Of the whole, what folders kept open may be, and a bound beyond which more would not make anything faster:
+/// a listing comes folder by folder, so few are in use at once.
 const SHARE_OF_FOLDERS: u64 = 8;
 const FOLDERS_MAX: u64 = 64;
 /// A shard for each of so many files: with few of them threads are not what limits.
 const FILES_A_SHARD: u64 = 8;
 
-/// One transfer at a time by one or two shards: those, a listing, a connection, a file with its journal and folder, and what is open
-/// for a while. By trying 11 are enough (a copy of a thousand objects, some of several parts, 23 November 2026).
+/// One transfer at a time by one or two shards: those, a listing, a connection, a file with its journal and
+/// folder, and what is open for a while. By trying 11 are enough (a copy of a thousand objects, some of
+/// several parts, 23 November 2026).
 const LEAST: u64 = 16;
 /// What there is no trouble with.
 const ENOUGH: u64 = 64;
@@ -59,7 +61,8 @@ impl OpenFiles {
     }
 }
 
-/// Found out only when a file is opened it would be a panic of the runtime's, or look like a fault of the origin's.
+/// Found out only when a file is opened it would be a panic of the runtime's, or look like a fault of the
+/// origin's.
 fn check(limit: u64, open: u64) -> Result<(), Error> {
     if limit >= open.saturating_add(LEAST) {
         return Ok(());
@@ -71,8 +74,8 @@ fn check(limit: u64, open: u64) -> Result<(), Error> {
     Err(error.with_hint(format!("raise it to {} or more: `ulimit -n {0}`", (open + LEAST).max(ENOUGH))))
 }
 
-/// Whether an object may begin beside so many that hold files: each has its file and may have a folder of its own, a large one has
-/// a journal and a connection for its checksum besides. One alone always may.
+/// Whether an object may begin beside so many that hold files: each has its file and may have a folder of its
+/// own, a large one has a journal and a connection for its checksum besides. One alone always may.
 pub(crate) fn has_room(landings: u64, begun: usize, large: usize, is_large: bool) -> bool {
     let held = 2 * (begun as u64 + large as u64);
     let more = if is_large { 4 } else { 2 };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::policy::outage::Waited;
 
-/// What holds the speed back. Displayed as a short sentence: `the network or the origin: 12 in flight carry 1.2GiB/s, …`.
+/// What holds the speed back. Displayed as a short sentence:
+/// `the network or the origin: 12 in flight carry 1.2GiB/s, …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitedBy {
     /// How many parts in flight bring most is still being found.
@@ -17,7 +18,8 @@ pub enum LimitedBy {
     Cpu {
         /// Of their time, in percent.
         busy_percent: u32,
-        /// They could have run for so much more of it, in percent, and other threads or processes had the cores.
+        /// They could have run for so much more of it, in percent, and other threads or processes had the
+        /// cores.
         queued_percent: u32,
     },
     /// Writing to files takes the time of the shards' threads.
@@ -83,8 +85,8 @@ pub enum LimitedBy {
         in_flight: u32,
         /// What they carry.
         bytes_per_s: u64,
-        /// How many more were tried, and what those carried, bytes a second. Absent where none were yet, and where they carried
-        /// more at another time: what came between says nothing of how many are best.
+        /// How many more were tried, and what those carried, bytes a second. Absent where none were yet, and
+        /// where they carried more at another time: what came between says nothing of how many are best.
         tried: Option<(u32, u64)>,
     },
 }
@@ -145,8 +147,8 @@ pub enum Bound {
 const KINDS: usize = 12;
 
 impl LimitedBy {
-    /// One word: `ramp`, `cpu`, `disk`, `memory`, `reader`, `bandwidth`, `requests`, `throttling`, `objects`, `parallel`,
-    /// `network`, `outage`.
+    /// One word: `ramp`, `cpu`, `disk`, `memory`, `reader`, `bandwidth`, `requests`, `throttling`, `objects`,
+    /// `parallel`, `network`, `outage`.
     pub fn name(self) -> &'static str {
         [
             "ramp",
@@ -346,8 +348,8 @@ impl TimeByLimit {
         self.now
     }
 
-    /// What did so longest since `earlier`, with its last figures and what was received all that time; `None` where nobody looked
-    /// in between.
+    /// What did so longest since `earlier`, with its last figures and what was received all that time; `None`
+    /// where nobody looked in between.
     pub(crate) fn since(&self, earlier: &TimeByLimit) -> Option<LimitedBy> {
         let time = |kind: &usize| self.times[*kind].saturating_sub(earlier.times[*kind]);
         let longest = (0..KINDS).max_by_key(time)?;

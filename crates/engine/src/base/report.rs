@@ -68,7 +68,8 @@ pub struct Report {
 /// What was done about parts that would have ended late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tails {
-    /// Parts whose bodies were silent, so that the rest was asked for a second time meanwhile; one as often as that was done.
+    /// Parts whose bodies were silent, so that the rest was asked for a second time meanwhile; one as often
+    /// as that was done.
     pub hedged: u32,
     /// Parts whose rest was asked for at another address, since theirs was slow beside others.
     pub moved: u32,
@@ -105,7 +106,8 @@ pub struct PartRecord {
     pub address: SocketAddr,
     /// The connection that carried its last attempt, numbered within the client.
     pub connection: u32,
-    /// When the request was sent that was answered first: its waits for a connection and for `--request-rate` are over.
+    /// When the request was sent that was answered first: its waits for a connection and for `--request-rate`
+    /// are over.
     pub start_s: f64,
     /// When the head of that answer had arrived.
     pub first_byte_s: f64,

@@ -11,8 +11,9 @@ const READ_EVERY: Duration = Duration::from_millis(5);
 /// The clock of the thread that made it.
 #[derive(Debug)]
 pub(crate) struct ThreadClock {
-    /// `/proc/thread-self/schedstat`: nanoseconds run, nanoseconds spent waiting on a run queue, times scheduled
-    /// (Documentation/scheduler/sched-stats.rst). Not there where the kernel was built without it, or /proc is not mounted.
+    /// `/proc/thread-self/schedstat`: nanoseconds run, nanoseconds spent waiting on a run queue, times
+    /// scheduled (Documentation/scheduler/sched-stats.rst). Not there where the kernel was built without it,
+    /// or /proc is not mounted.
     schedstat: Option<File>,
     read: Cell<Instant>,
 }
@@ -23,8 +24,8 @@ impl ThreadClock {
         ThreadClock { schedstat, read: Cell::new(Instant::now()) }
     }
 
-    /// How long the thread has run, and how long it waited for a core, since it began; nothing if that was asked for within
-    /// the last 5 ms.
+    /// How long the thread has run, and how long it waited for a core, since it began; nothing if that was
+    /// asked for within the last 5 ms.
     pub(crate) fn read_again(&self) -> Option<(Duration, Duration)> {
         let now = Instant::now();
         if now.duration_since(self.read.get()) < READ_EVERY {

@@ -49,7 +49,8 @@ pub struct Object {
     pub size: u64,
     /// Its entity tag as sent, with its quotes. Without one, what the first answer says stands in.
     pub etag: Option<String>,
-    /// When it was changed last, in seconds since 1970, where that is known. Without a strong ETag it tells versions apart: an
-    /// answer of another time is of another version. Without either, nobody shares what is read of it.
+    /// When it was changed last, in seconds since 1970, where that is known. Without a strong ETag it tells
+    /// versions apart: an answer of another time is of another version. Without either, nobody shares what is
+    /// read of it.
     pub modified_s: Option<u64>,
 }

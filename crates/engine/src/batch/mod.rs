@@ -1,4 +1,5 @@
-//! Many objects at once: one pace for all, small ones by one request each, the parts of large ones among them.
+//! Many objects at once: one pace for all, small ones by one request each, the parts of large ones among
+//! them.
 
 mod queue;
 mod shared;
@@ -25,7 +26,8 @@ use crate::base::report::Report;
 pub struct Wanted {
     /// The object.
     pub location: Location,
-    /// Its size in bytes where a listing told it: an object of at most one part is then asked for by one plain GET.
+    /// Its size in bytes where a listing told it: an object of at most one part is then asked for by one
+    /// plain GET.
     pub size: Option<u64>,
     /// Where it lands: a path relative to the target folder. Nowhere else can be reached by it.
     pub name: String,
@@ -63,7 +65,8 @@ pub struct ManyProgress {
     pub failed: u64,
     /// Bytes at their landing: of small objects when they are whole, of large ones as they come.
     pub landed_bytes: u64,
-    /// Bytes of bodies received, as `landed_bytes` counts them; those that an earlier run had left are not among them.
+    /// Bytes of bodies received, as `landed_bytes` counts them; those that an earlier run had left are not
+    /// among them.
     pub fetched_bytes: u64,
     /// Connections opened.
     pub connections: u32,
@@ -77,8 +80,8 @@ pub struct ManyProgress {
 
 /// A running get of many objects. Dropping it cancels, and waits until every shard has let go.
 ///
-/// What became of each object is kept for [`Many::next`]; while nobody asks, the transfer goes a few thousand objects
-/// ahead and then waits.
+/// What became of each object is kept for [`Many::next`]; while nobody asks, the transfer goes a few thousand
+/// objects ahead and then waits.
 pub struct Many(Arc<Batch>);
 
 impl Many {
@@ -97,14 +100,14 @@ impl Many {
         Ok(many)
     }
 
-    /// The objects that have ended since the last call: as soon as there are many of them, or after `within`, and then
-    /// perhaps none. `None` when all is over.
+    /// The objects that have ended since the last call: as soon as there are many of them, or after `within`,
+    /// and then perhaps none. `None` when all is over.
     pub fn next(&mut self, within: Duration) -> Option<Vec<Finished>> {
         self.0.next(within)
     }
 
-    /// Why it ended before all objects were asked for, where the listing broke off or the origin was away for too long
-    /// ([`Error::is_outage`]): to be asked when all is over.
+    /// Why it ended before all objects were asked for, where the listing broke off or the origin was away for
+    /// too long ([`Error::is_outage`]): to be asked when all is over.
     pub fn incomplete(&self) -> Option<Error> {
         self.0.take_incomplete()
     }

@@ -1,9 +1,9 @@
 //! What the workers of a batch choose from. Pure: no lock, no clock, no socket.
 //!
-//! Small objects and the parts of large ones share one pace. Half of the workers look for small objects first and half
-//! for parts, so neither waits behind the other, and no worker is idle while there is anything to do. The next large
-//! object is begun when those before it have no part left to take, or still wait for their first answer: few files are
-//! open at a time, and the tail of one overlaps with the beginning of the next.
+//! Small objects and the parts of large ones share one pace. Half of the workers look for small objects first
+//! and half for parts, so neither waits behind the other, and no worker is idle while there is anything to
+//! do. The next large object is begun when those before it have no part left to take, or still wait for their
+//! first answer: few files are open at a time, and the tail of one overlaps with the beginning of the next.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ pub(crate) enum Work<W, O> {
     Part(O),
 }
 
-/// Whether another object may be begun: each holds open files, and a large one that waits for its checksum alone holds them
-/// without a worker.
+/// Whether another object may be begun: each holds open files, and a large one that waits for its checksum
+/// alone holds them without a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MayBegin {
     pub(crate) small: bool,

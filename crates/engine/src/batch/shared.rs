@@ -39,7 +39,8 @@ const AHEAD: usize = 4096;
 pub(crate) const WEIGHT_STEP_BYTES: u64 = 256 << 10;
 /// Objects open for each worker; the second may wait for its checksum.
 const OPEN_A_WORKER: usize = 2;
-/// The caller is woken for this many at once: a wake-up for each small object would cost more than its receive.
+/// The caller is woken for this many at once: a wake-up for each small object would cost more than its
+/// receive.
 const NEWS: usize = 512;
 
 /// One get of many objects.
@@ -192,7 +193,8 @@ impl Batch {
         Ok(())
     }
 
-    /// One more worker where there are fewer than `limit`, unless the last one has left or there is nothing more to do.
+    /// One more worker where there are fewer than `limit`, unless the last one has left or there is nothing
+    /// more to do.
     fn employ(self: &Arc<Batch>, limit: u32) -> Option<Worker> {
         let seat = self.gate.seat();
         let mut state = self.lock();
@@ -205,7 +207,8 @@ impl Batch {
         Some(Worker::new(self, &mut state, seat))
     }
 
-    /// Whether a worker may go on to something else. One that may not, since there are more than may be in flight, has left.
+    /// Whether a worker may go on to something else. One that may not, since there are more than may be in
+    /// flight, has left.
     pub(super) fn keeps(&self, worker: &mut Worker) -> bool {
         let mut state = self.lock();
         let stays = state.workers() <= self.gate.limit().max(1);
@@ -219,8 +222,8 @@ impl Batch {
         self.process == std::process::id()
     }
 
-    /// Reads what is wanted, as far ahead as there is room. What killed runs left in a folder goes before its first file
-    /// comes: this thread may wait for a disk, while those of the shards may not.
+    /// Reads what is wanted, as far ahead as there is room. What killed runs left in a folder goes before its
+    /// first file comes: this thread may wait for a disk, while those of the shards may not.
     pub(crate) fn feed(&self, wanted: impl Iterator<Item = Result<Wanted, Error>>) {
         let mut fed = Fed(self, Some(Error::new(ErrorKind::Internal, "the list of objects panicked")));
         let mut sweeper = self.folder.clone().map(Sweeper::new);
@@ -410,7 +413,8 @@ impl Batch {
                 progress.landed_bytes += report.bytes;
                 progress.total_bytes = (progress.total_bytes + report.bytes).saturating_sub(listed_bytes);
             }
-            // Objects that a cancel or an outage cut off have not failed: the caller knows why they are missing.
+            // Objects that a cancel or an outage cut off have not failed: the caller knows why they are
+            // missing.
             Err(error)
                 if self.is_stopped() && (error.kind() == ErrorKind::Cancelled || error.is_outage()) =>
             {
@@ -496,7 +500,8 @@ impl Batch {
 }
 
 impl State {
-    /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
+    /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has
+    /// one lock for all.
     fn weigh(&mut self, come: u64, gone: u64) {
         self.weight = self.weight + come - gone;
         let open = self.begun as u64 * plan::OPEN_BYTES;

@@ -83,7 +83,8 @@ impl Listing {
         self.entries.is_empty() && matches!(self.next, Next::None)
     }
 
-    /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind the last.
+    /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind
+    /// the last.
     ///
     /// # Errors
     /// As the iterator's.

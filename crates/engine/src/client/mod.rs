@@ -149,8 +149,9 @@ impl Client {
         Ok(Transfer::new(running))
     }
 
-    /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere. `wanted` is read by a
-    /// thread of its own, ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
+    /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere.
+    /// `wanted` is read by a thread of its own, ahead of the transfer and with bounded memory; its first
+    /// error ends it ([`Many::incomplete`]).
     ///
     /// # Errors
     /// [`ErrorKind::LocalIo`] when no thread can be started.
@@ -171,8 +172,8 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Usage`] when the buffer is too short; whatever the transfer meets.
     pub fn get_into(&self, location: &Location, span: Span, buffer: &mut [u8]) -> Result<Report, Error> {
-        // SAFETY: the buffer is borrowed mutably until this function returns, and `wait` (or the drop of the transfer,
-        // if something panics) returns only when no shard touches it any more.
+        // SAFETY: the buffer is borrowed mutably until this function returns, and `wait` (or the drop of the
+        // transfer, if something panics) returns only when no shard touches it any more.
         let memory = unsafe { Memory::new(buffer.as_mut_ptr(), buffer.len()) };
         self.get(Get::new(location.clone(), Landing::Memory(memory)).with_span(span))?.wait()
     }
@@ -197,7 +198,8 @@ impl Client {
         Ok(Stat::of(&head, head.content_length))
     }
 
-    /// The objects under a prefix: with `deep` all of them, else those up to the next `/` and the prefixes behind it.
+    /// The objects under a prefix: with `deep` all of them, else those up to the next `/` and the prefixes
+    /// behind it.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for what is no bucket; the network's errors come with the items.
@@ -210,10 +212,12 @@ impl Client {
         self.note.as_ref()
     }
 
-    /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without the engine.
+    /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without
+    /// the engine.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
+    /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that
+    /// lead nowhere.
     pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
         let signer = self.signer(Dialect::of(location));
         let request = signer.and_then(|signer| {
@@ -222,12 +226,13 @@ impl Client {
         request.map_err(|error| error.during("read", location))
     }
 
-    /// A presigned GET URL, valid for `expires_s` seconds (1 to 604,800; up to `u32::MAX` with OSS's V1 signature) and never longer
-    /// than the current keys. Treat it as a secret. Sends no request.
+    /// A presigned GET URL, valid for `expires_s` seconds (1 to 604,800; up to `u32::MAX` with OSS's V1
+    /// signature) and never longer than the current keys. Treat it as a secret. Sends no request.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] without keys, or when a provider that is configured fails; [`ErrorKind::Usage`] for a time that is
-    /// out of bounds, for what is no object and for settings that lead nowhere; [`ErrorKind::Unsupported`] for a plain URL.
+    /// [`ErrorKind::Denied`] without keys, or when a provider that is configured fails; [`ErrorKind::Usage`]
+    /// for a time that is out of bounds, for what is no object and for settings that lead nowhere;
+    /// [`ErrorKind::Unsupported`] for a plain URL.
     pub fn presign(&self, location: &Location, expires_s: u64) -> Result<String, Error> {
         self.presign_version(location, None, expires_s)
     }
@@ -265,8 +270,8 @@ impl Client {
         self.keys(&self.shared.account.oss_keys)
     }
 
-    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand. Requests after it are
-    /// signed with these.
+    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand. Requests
+    /// after it are signed with these.
     ///
     /// # Errors
     /// Each provider that was tried, and why it had nothing.
@@ -298,8 +303,9 @@ impl Client {
         survey::way_to_buckets(&self.shared, dialect)
     }
 
-    /// Connects to every address of `way`, `connects` times each, and shakes hands once where TLS is spoken; no request is
-    /// sent. Look-up, connects and handshake may each take the connect timeout. What an address refuses stands with it.
+    /// Connects to every address of `way`, `connects` times each, and shakes hands once where TLS is spoken;
+    /// no request is sent. Look-up, connects and handshake may each take the connect timeout. What an address
+    /// refuses stands with it.
     ///
     /// # Errors
     /// [`ErrorKind::Network`] and [`ErrorKind::Timeout`] when the name has no address.
@@ -307,26 +313,28 @@ impl Client {
         survey::survey(&self.shared, way, connects)
     }
 
-    /// By how many seconds the clock of the origin that answered last is ahead of this machine's, negative where it is
-    /// behind; a second more or less, as it states whole ones. `None` before an answer that had a date.
+    /// By how many seconds the clock of the origin that answered last is ahead of this machine's, negative
+    /// where it is behind; a second more or less, as it states whole ones. `None` before an answer that had a
+    /// date.
     pub fn origin_ahead_s(&self) -> Option<i64> {
         self.shared.clock.ahead_s()
     }
 
-    /// What has been found of the origins that were read from, worth being remembered for the next client: nothing of one
-    /// that was not read from for long enough, or with a fixed `--parallel`.
+    /// What has been found of the origins that were read from, worth being remembered for the next client:
+    /// nothing of one that was not read from for long enough, or with a fixed `--parallel`.
     pub fn paces(&self) -> Vec<FoundPace> {
         self.shared.gates.found()
     }
 
-    /// Bytes that this client holds now, by its own account: what `Settings::memory_bytes` bounds. The caller's buffers and
-    /// files are no part of it, idle memory that is kept for the next part is none either.
+    /// Bytes that this client holds now, by its own account: what `Settings::memory_bytes` bounds. The
+    /// caller's buffers and files are no part of it, idle memory that is kept for the next part is none
+    /// either.
     pub fn memory_held(&self) -> u64 {
         self.shared.pool.held_bytes()
     }
 
-    /// Reads of one version of an object, here and there. Nothing is sent yet. Readers of the same location and ETag share what
-    /// they fetch, as long as any of them lives.
+    /// Reads of one version of an object, here and there. Nothing is sent yet. Readers of the same location
+    /// and ETag share what they fetch, as long as any of them lives.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] for what is no object.
@@ -354,8 +362,8 @@ impl Client {
         self.shared.gates.stats()
     }
 
-    /// From now on `hear` is told of outages as they begin and end, one after the other, in a thread of its own: it may
-    /// block. The first one that is given stays.
+    /// From now on `hear` is told of outages as they begin and end, one after the other, in a thread of its
+    /// own: it may block. The first one that is given stays.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -442,8 +450,8 @@ fn keys_runtime() -> Result<Runtime, Error> {
     runtime.map_err(|refused| Error::local("cannot wait for keys", refused))
 }
 
-/// What it takes at most to see that an address is dead: nobody is there, then nobody takes the request, then nothing comes
-/// of an answer, which is noticed a tick after its time.
+/// What it takes at most to see that an address is dead: nobody is there, then nobody takes the request, then
+/// nothing comes of an answer, which is noticed a tick after its time.
 fn longest_trial(settings: &Settings) -> Duration {
     let (connect_ms, stall_ms) = (settings.connect_timeout_ms, settings.stall_timeout_ms);
     Duration::from_millis(connect_ms + 2 * stall_ms + stall_ms / u64::from(STALL_TICKS))

@@ -1,4 +1,5 @@
-//! A survey: what leads to an origin and how far it is. Asked before any object moves, by whoever explains a speed.
+//! A survey: what leads to an origin and how far it is. Asked before any object moves, by whoever explains a
+//! speed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,9 +83,9 @@ fn way(shared: &Shared, endpoint: Endpoint) -> Way {
     Way { endpoint, proxy }
 }
 
-/// Connects to every address of `way`, all at once, `connects` times each, and shakes hands once where TLS is spoken.
-/// The look-up, the connects to an address and its handshake may each take as long as the client gives a connection.
-/// Runs on the calling thread; blocks.
+/// Connects to every address of `way`, all at once, `connects` times each, and shakes hands once where TLS is
+/// spoken. The look-up, the connects to an address and its handshake may each take as long as the client
+/// gives a connection. Runs on the calling thread; blocks.
 pub(crate) fn survey(shared: &Arc<Shared>, way: &Way, connects: u32) -> Result<Survey, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|refused| Error::local("cannot wait for connections", refused))?;

@@ -1,4 +1,5 @@
-//! Files: written under a temporary name beside their own, put in place only when they are whole, removed otherwise.
+//! Files: written under a temporary name beside their own, put in place only when they are whole, removed
+//! otherwise.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +31,8 @@ pub(crate) struct FileSink {
     /// As errors name it.
     shown: PathBuf,
     reserved_bytes: AtomicU64,
-    /// The temporary name leads to this file no more: it has its own, or was removed. It may be another's by now.
+    /// The temporary name leads to this file no more: it has its own, or was removed. It may be another's by
+    /// now.
     is_unnamed: AtomicBool,
     process: u32,
     resume: bool,
@@ -56,8 +58,8 @@ impl FileSink {
         Ok(sink)
     }
 
-    /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the file's own
-    /// name is replaced, not followed.
+    /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the
+    /// file's own name is replaced, not followed.
     pub(crate) fn create_beneath(folder: &Folder, name: &str, resume: bool) -> Result<FileSink, Error> {
         let shown = folder.path().join(name);
         let (parent, file_name) = name.rsplit_once('/').unwrap_or(("", name));
@@ -97,7 +99,8 @@ impl FileSink {
         self.shown.display()
     }
 
-    /// Reserves the space, so that a full disk is found before the transfer and writes do not extend the file.
+    /// Reserves the space, so that a full disk is found before the transfer and writes do not extend the
+    /// file.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Error> {
         if bytes < SMALL_BYTES {
             return Ok(());
@@ -259,8 +262,8 @@ impl FileSink {
             .map_err(|refused| Error::local("cannot write", refused).during("write", self.shown()))
     }
 
-    /// Puts the whole file under its name. Where that takes an earlier file's place, its mode is kept, and the bytes are
-    /// on disk before.
+    /// Puts the whole file under its name. Where that takes an earlier file's place, its mode is kept, and
+    /// the bytes are on disk before.
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         let file = &self.temporary.file;
         if self.reserved_bytes.load(Ordering::Relaxed) > bytes {
@@ -338,7 +341,8 @@ impl FileSink {
         rustix::fs::fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// The mode of the regular file that stands there; what is neither a file nor a link is not to be replaced.
+    /// The mode of the regular file that stands there; what is neither a file nor a link is not to be
+    /// replaced.
     fn earlier_mode(&self) -> Result<Option<Mode>, Error> {
         let stat: Stat = match rustix::fs::statat(&*self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -353,9 +357,9 @@ impl FileSink {
         }
     }
 
-    /// Lets go of a file that was not committed: with `keep` it stays for the next run where that is worth while, and
-    /// is removed otherwise. The bytes that the next run will find; 0 when nothing stays, or the file has its name.
-    /// Once at most; in a forked child it is not ours.
+    /// Lets go of a file that was not committed: with `keep` it stays for the next run where that is worth
+    /// while, and is removed otherwise. The bytes that the next run will find; 0 when nothing stays, or the
+    /// file has its name. Once at most; in a forked child it is not ours.
     pub(crate) fn let_go(&self, keep: bool) -> u64 {
         let is_named = self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed);
         if !is_named {

@@ -1,4 +1,5 @@
-//! A target folder: files are made beneath it and never outside of it, whatever their names and whatever links lie there.
+//! A target folder: files are made beneath it and never outside of it, whatever their names and whatever
+//! links lie there.
 
 use std::collections::HashMap;
 use std::io;
@@ -106,8 +107,8 @@ impl Folder {
         self.open_below(path).map_err(|refused| refusal(path, refused))
     }
 
-    /// The kernel keeps the look-up beneath the root, links included (openat2(2)). One that cannot is asked step by
-    /// step, and then follows no link at all.
+    /// The kernel keeps the look-up beneath the root, links included (openat2(2)). One that cannot is asked
+    /// step by step, and then follows no link at all.
     fn open_below(&self, path: &str) -> Result<OwnedFd, Errno> {
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&*self.0.root, path, FLAGS, Mode::empty(), beneath) {

@@ -1,5 +1,5 @@
-//! Temporary files: each is locked for as long as its owner lives, so that whoever comes next can tell the dead from the
-//! living (docs/decisions/temporary-files-are-locked.md).
+//! Temporary files: each is locked for as long as its owner lives, so that whoever comes next can tell the
+//! dead from the living (docs/decisions/temporary-files-are-locked.md).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -50,8 +50,8 @@ pub(crate) struct Earlier {
 }
 
 impl Temporary {
-    /// For the file `name` in `folder`. With `resume` one that a dead owner left with a journal is taken over, whatever it is
-    /// of; else it is removed.
+    /// For the file `name` in `folder`. With `resume` one that a dead owner left with a journal is taken
+    /// over, whatever it is of; else it is removed.
     ///
     /// # Errors
     /// The reason why no file can be made there.
@@ -72,7 +72,8 @@ impl Temporary {
                     }
                 },
                 Err(Errno::EXIST) => {
-                    // Where nothing can be made nothing can be put in place either: that is known before all is fetched.
+                    // Where nothing can be made nothing can be put in place either: that is known before all
+                    // is fetched.
                     if let Err(refused @ (Errno::ACCESS | Errno::ROFS)) = may_write(folder) {
                         return Err(refused);
                     }
@@ -90,7 +91,8 @@ impl Temporary {
         }
     }
 
-    /// A new file for this one's journal, locked; `None` where none can be had, or where no later run could take it over.
+    /// A new file for this one's journal, locked; `None` where none can be had, or where no later run could
+    /// take it over.
     pub(crate) fn journal_file(&self, folder: &OwnedFd) -> Option<File> {
         if self.number != RESUMABLE {
             return None;
@@ -132,8 +134,8 @@ impl Temporary {
         }
     }
 
-    /// Whether the name still leads to this file. Its lock keeps other runs from it, and nobody from `rm`: the name is
-    /// then free, and the next run's.
+    /// Whether the name still leads to this file. Its lock keeps other runs from it, and nobody from `rm`:
+    /// the name is then free, and the next run's.
     pub(crate) fn is_ours(&self, folder: &OwnedFd) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|known| leads_to(folder, &self.name, &known))
     }
@@ -145,7 +147,8 @@ fn stem(name: &OsStr) -> String {
     format!(".{}.flatout-{hash:016x}-", shown(name))
 }
 
-/// What a killed run leaves of the file `name` beside it, as a shell's pattern: the file so far, and its journal.
+/// What a killed run leaves of the file `name` beside it, as a shell's pattern: the file so far, and its
+/// journal.
 pub fn left_behind_as(name: &OsStr) -> String {
     format!(".{}.flatout-*", shown(name))
 }
@@ -174,7 +177,8 @@ fn journal_name(name: &OsStr) -> OsString {
     journal
 }
 
-/// Whether a file's name has the form of those that a later run may remove, as what a killed run left: nothing else may bear it.
+/// Whether a file's name has the form of those that a later run may remove, as what a killed run left:
+/// nothing else may bear it.
 pub fn is_temporary_name(name: &str) -> bool {
     shown_and_hash(name).is_some()
 }
@@ -188,8 +192,8 @@ fn shown_and_hash(name: &str) -> Option<(&str, &str)> {
     (hash.len() == 16 && hash.bytes().all(is_hex) && is_number).then_some((shown, hash))
 }
 
-/// Whether the name is one that we would make: of that form, and the hash is that of what is shown, where that is the whole
-/// name. Somebody else's file that only looks like ours is left alone.
+/// Whether the name is one that we would make: of that form, and the hash is that of what is shown, where
+/// that is the whole name. Somebody else's file that only looks like ours is left alone.
 fn is_made_by_us(name: &str) -> bool {
     shown_and_hash(name).is_some_and(|(shown, hash)| {
         let is_cut = shown.chars().count() >= SHOWN_CHARS || shown.contains(char::REPLACEMENT_CHARACTER);
@@ -234,7 +238,8 @@ enum Found {
     Kept,
 }
 
-/// For writing, as NFS wants it of who locks alone; a pipe or a link of that name is not waited for, and not followed.
+/// For writing, as NFS wants it of who locks alone; a pipe or a link of that name is not waited for, and not
+/// followed.
 const FOUND: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Removes a temporary file whose owner is certainly dead, and its journal.
@@ -259,8 +264,9 @@ fn clear_one(folder: &OwnedFd, name: &OsStr) -> Found {
     }
 }
 
-/// Whether the file of that name has no owner, and is ours from here on. While we hold the lock a name that leads to it has
-/// no other: one who made it just now finds the lock taken. With `own` it has to be our user's, too.
+/// Whether the file of that name has no owner, and is ours from here on. While we hold the lock a name that
+/// leads to it has no other: one who made it just now finds the lock taken. With `own` it has to be our
+/// user's, too.
 fn lock_dead(folder: &OwnedFd, name: &OsStr, file: &OwnedFd, own: bool) -> bool {
     let Ok(known) = rustix::fs::fstat(file) else { return false };
     let is_plain = FileType::from_raw_mode(known.st_mode) == FileType::RegularFile && known.st_nlink == 1;
@@ -275,8 +281,8 @@ fn may_write(folder: &OwnedFd) -> Result<(), Errno> {
     rustix::fs::accessat(folder, ".", Access::WRITE_OK, AtFlags::EACCESS)
 }
 
-/// Takes a dead owner's file over, if there is a journal with it. What others may have written into a shared folder is
-/// nothing to go on from: both have to be our user's.
+/// Takes a dead owner's file over, if there is a journal with it. What others may have written into a shared
+/// folder is nothing to go on from: both have to be our user's.
 fn take_over(folder: &OwnedFd, name: &OsStr) -> Option<(OwnedFd, Earlier)> {
     let journal_name = journal_name(name);
     let noted = rustix::fs::openat(folder, &journal_name, FOUND, Mode::empty()).ok()?;
@@ -297,8 +303,8 @@ fn read_journal(file: &File) -> Result<Arc<Journal>, Unreadable> {
     }
 }
 
-/// File systems that one kernel alone has mounted: whoever can have a file there open sees the same locks. By `f_type` of
-/// statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs.
+/// File systems that one kernel alone has mounted: whoever can have a file there open sees the same locks. By
+/// `f_type` of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs.
 const LOCAL: [u32; 9] = [
     0xEF53,
     0x5846_5342,
@@ -312,8 +318,8 @@ const LOCAL: [u32; 9] = [
 ];
 const NFS: u32 = 0x6969;
 
-/// Whether a lock here is seen by every owner that the file may have: where another host may have it open and its locks
-/// stay there, a lock that we get says nothing.
+/// Whether a lock here is seen by every owner that the file may have: where another host may have it open and
+/// its locks stay there, a lock that we get says nothing.
 fn reaches_every_owner(file: &impl AsFd, known: &Stat) -> bool {
     let Ok(system) = rustix::fs::fstatfs(file) else { return false };
     match system.f_type as u32 {
@@ -325,7 +331,8 @@ fn reaches_every_owner(file: &impl AsFd, known: &Stat) -> bool {
     }
 }
 
-/// Whether flock(2) goes to the server of the NFS that is this device: `nolock` and `local_lock=` keep it here.
+/// Whether flock(2) goes to the server of the NFS that is this device: `nolock` and `local_lock=` keep it
+/// here.
 fn asks_the_server(mounts: &str, (major, minor): (u32, u32)) -> bool {
     let device = format!("{major}:{minor}");
     let options = |line: &str| line.rsplit(' ').next().map(String::from).unwrap_or_default();
@@ -334,8 +341,8 @@ fn asks_the_server(mounts: &str, (major, minor): (u32, u32)) -> bool {
     of_device.peek().is_some() && of_device.all(|all| all.split(',').any(|one| one == "local_lock=none"))
 }
 
-/// Removes what dead owners left in the folder; what cannot be read or removed stays, and for a while what somebody could
-/// go on from.
+/// Removes what dead owners left in the folder; what cannot be read or removed stays, and for a while what
+/// somebody could go on from.
 fn sweep(folder: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(readable) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
@@ -371,7 +378,8 @@ fn is_worth_keeping(folder: &OwnedFd, name: &OsStr) -> bool {
 pub(crate) struct Sweeper {
     beneath: Folder,
     last_name: String,
-    /// Folders that were swept and may come again: each holds the next, as a sorted list leaves a folder for good.
+    /// Folders that were swept and may come again: each holds the next, as a sorted list leaves a folder for
+    /// good.
     open: Vec<String>,
 }
 
@@ -389,8 +397,8 @@ impl Sweeper {
         }
     }
 
-    /// Whether the file's folder has not been swept. In a list without order a folder could come again for each of its
-    /// files: a name that belongs before one that was there makes none new.
+    /// Whether the file's folder has not been swept. In a list without order a folder could come again for
+    /// each of its files: a name that belongs before one that was there makes none new.
     fn is_new(&mut self, name: &str) -> bool {
         if *name < *self.last_name {
             return false;

@@ -7,8 +7,8 @@ use crate::base::time::now;
 use crate::policy::pace::bucket::Bucket;
 use crate::policy::receive_size::RECEIVE_BYTES;
 
-/// Pieces of a twentieth of a second, so that nobody takes another's share for long; under a page they cost more than
-/// they carry.
+/// Pieces of a twentieth of a second, so that nobody takes another's share for long; under a page they cost
+/// more than they carry.
 const PIECES_A_SECOND: u64 = 20;
 const PIECE_BYTES_LEAST: u64 = 4 << 10;
 

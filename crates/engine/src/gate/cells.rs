@@ -62,8 +62,8 @@ impl Cell {
         Counted::new(&self.moving)
     }
 
-    /// A worker that has something to do waits for something of ours. Waiting for a disk is not counted so: whoever writes
-    /// blocks his thread, see [`Cell::on_received`].
+    /// A worker that has something to do waits for something of ours. Waiting for a disk is not counted so:
+    /// whoever writes blocks his thread, see [`Cell::on_received`].
     pub(crate) fn waiting(&self, waits: WaitReason) -> Counted<'_> {
         Counted::new(match waits {
             WaitReason::Memory | WaitReason::Disk => &self.memory,
@@ -110,8 +110,8 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// A shard whose thread spends more than this share of its time in writing waits for the disk; less is what copying into
-/// the page cache costs beside an origin that is as fast as this machine.
+/// A shard whose thread spends more than this share of its time in writing waits for the disk; less is what
+/// copying into the page cache costs beside an origin that is as fast as this machine.
 const DISK_SHARE: f64 = 0.75;
 
 /// The sums over all shards at the last tick.
@@ -133,9 +133,9 @@ pub(crate) struct Cores {
 }
 
 impl Sums {
-    /// What happened in `elapsed` since these sums were taken, and what the threads had of the cores; the sums are those of
-    /// now afterwards. `slots` are taken: workers that wait for room in a stream have none yet, and are in flight
-    /// all the same.
+    /// What happened in `elapsed` since these sums were taken, and what the threads had of the cores; the
+    /// sums are those of now afterwards. `slots` are taken: workers that wait for room in a stream have none
+    /// yet, and are in flight all the same.
     pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration, slots: u32) -> (Sample, Cores) {
         let sum = |of: fn(&Cell) -> &AtomicU64| -> u64 {
             cells.iter().map(|cell| of(cell).load(Ordering::Relaxed)).sum()

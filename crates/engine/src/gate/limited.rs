@@ -16,8 +16,8 @@ pub(super) struct RequestRate {
 /// From this on the threads are what limits: the rest is what a scheduler takes.
 const BUSY_PERCENT: u32 = 90;
 
-/// What the pace says, where the threads have time left. `cores` are the shares of it that they use, `rate` what is
-/// received, bytes a second, `bound` what bounds the level.
+/// What the pace says, where the threads have time left. `cores` are the shares of it that they use, `rate`
+/// what is received, bytes a second, `bound` what bounds the level.
 pub(super) fn limited_by(
     by: ByPace,
     cores: Cores,

@@ -54,7 +54,8 @@ const SMOOTHED_S: f64 = 0.5;
 
 const MIB: u64 = 1 << 20;
 
-/// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides where.
+/// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides
+/// where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPace {
     /// As in `https://s3.eu-west-1.amazonaws.com:443`: no bucket, no secret.
@@ -94,7 +95,8 @@ impl Gates {
         Gates { gates: Mutex::default(), known, memory_plan, newsroom: Newsroom::default() }
     }
 
-    /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
+    /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks
+    /// alone.
     pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
         let Some(origin) = origin else {
             return Arc::new(self.open(settings, Host::new("nowhere"), None));
@@ -139,7 +141,8 @@ impl Gates {
     }
 }
 
-/// The endpoint without the bucket that may stand before its name: all buckets of a store share what is known of it.
+/// The endpoint without the bucket that may stand before its name: all buckets of a store share what is known
+/// of it.
 pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
     let store = endpoint.host.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('.'));
     match store.filter(|store| !bucket.is_empty() && !store.is_empty()) {
@@ -272,8 +275,8 @@ impl Gate {
         self.window_bytes.unwrap_or_else(|| self.memory_plan.window(self.limit(), part_bytes()))
     }
 
-    /// How long a part of a stream may be: two of them have room for each that is in flight, as long as they are a MiB; and
-    /// two have room in any case, or reader and network would take turns.
+    /// How long a part of a stream may be: two of them have room for each that is in flight, as long as they
+    /// are a MiB; and two have room in any case, or reader and network would take turns.
     pub(crate) fn streamed_part_bytes_max(&self) -> u64 {
         let half = (self.window_max() / 2).max(1);
         match self.limits.part_bytes {
@@ -327,7 +330,8 @@ impl Gate {
         }
     }
 
-    /// Bytes of a body have come through the shard that counts in `cell`, of which writing to a file took `writing`.
+    /// Bytes of a body have come through the shard that counts in `cell`, of which writing to a file took
+    /// `writing`.
     pub(crate) fn on_received(&self, cell: &Cell, bytes: u64, writing: Duration) {
         cell.on_received(bytes, writing);
         self.presence.on_progress();

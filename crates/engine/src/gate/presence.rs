@@ -1,5 +1,5 @@
-//! Whether the origin is there, for all that is asked of it: while it is away requests wait here, and one at a time looks
-//! whether it is back. What is decided stands in `outage.rs`.
+//! Whether the origin is there, for all that is asked of it: while it is away requests wait here, and one at
+//! a time looks whether it is back. What is decided stands in `outage.rs`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,8 @@ use crate::policy::retry::Fault;
 /// An outage of a fraction of a second is nobody's news.
 const NEWS_AFTER: Duration = Duration::from_secs(1);
 
-/// A request that is not answered for so long says that the origin is away, unless it serves others meanwhile.
+/// A request that is not answered for so long says that the origin is away, unless it serves others
+/// meanwhile.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// News of an outage.
@@ -144,8 +145,9 @@ impl Presence {
         }
     }
 
-    /// An attempt has failed that began, or brought its last byte, `since` then; bodies brought the last byte at `received`.
-    /// How long the origin has been waited for if it is away; `None` where the failure is the attempt's own.
+    /// An attempt has failed that began, or brought its last byte, `since` then; bodies brought the last byte
+    /// at `received`. How long the origin has been waited for if it is away; `None` where the failure is the
+    /// attempt's own.
     pub(crate) fn on_failure(
         &self,
         error: &Error,
@@ -170,8 +172,8 @@ impl Presence {
         Some(waited)
     }
 
-    /// A request that left at `sent` is still waited for; bodies brought the last byte at `received`. Until when it may wait if
-    /// the origin is silent to all; `None` where it serves others.
+    /// A request that left at `sent` is still waited for; bodies brought the last byte at `received`. Until
+    /// when it may wait if the origin is silent to all; `None` where it serves others.
     pub(crate) fn on_silence(&self, sent: Instant, received: Option<Instant>) -> Option<Instant> {
         let progressed = self.answered().max(received);
         let mut state = self.lock();
@@ -238,7 +240,8 @@ pub(crate) enum Ruling {
 }
 
 impl Gate {
-    /// Carries an exchange whose request left at `sent`. Of a silent origin others hear at once, and it ends with the outage.
+    /// Carries an exchange whose request left at `sent`. Of a silent origin others hear at once, and it ends
+    /// with the outage.
     pub(crate) async fn carry<T>(
         &self,
         sent: Instant,

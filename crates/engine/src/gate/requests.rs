@@ -1,4 +1,5 @@
-//! Requests on their way to an origin: each class keeps to what the origin takes of it, all keep to `--request-rate`.
+//! Requests on their way to an origin: each class keeps to what the origin takes of it, all keep to
+//! `--request-rate`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,8 @@ struct Quota {
     is_throttled: AtomicBool,
 }
 
-/// Something that gives out one after the other. Who is first waits for it; the others wait for him, in order: all at
-/// once would ask for the same token.
+/// Something that gives out one after the other. Who is first waits for it; the others wait for him, in
+/// order: all at once would ask for the same token.
 struct Queue<T> {
     turn: tokio::sync::Mutex<()>,
     of: Mutex<T>,
@@ -132,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    /// In virtual time: how many requests `workers` send in ten seconds to an origin that refuses what is more than `limit` a
-    /// second, what it is found to take, and whether some wait in the end.
+    /// In virtual time: how many requests `workers` send in ten seconds to an origin that refuses what is
+    /// more than `limit` a second, what it is found to take, and whether some wait in the end.
     fn sent(workers: usize, rate: Option<u32>, limit: f64) -> (u32, f64, bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

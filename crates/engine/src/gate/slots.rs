@@ -1,5 +1,6 @@
-//! Slots: the right to have a part on its way toward an origin, and the one bound on what is in flight there. `queue` says
-//! whose is the next: somebody's who waits for one, or a transfer's with parts left, for which a worker is started then.
+//! Slots: the right to have a part on its way toward an origin, and the one bound on what is in flight there.
+//! `queue` says whose is the next: somebody's who waits for one, or a transfer's with parts left, for which a
+//! worker is started then.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,8 +21,8 @@ pub(crate) trait WorkSource: Send + Sync {
     /// Starts one more worker, which begins with that slot.
     fn start(self: Arc<Self>, seat: Seat, slot: Slot);
 
-    /// So many parts may be in flight. One that has workers of its own, each of which asks for its slots, starts those that
-    /// are missing; whether it has as many.
+    /// So many parts may be in flight. One that has workers of its own, each of which asks for its slots,
+    /// starts those that are missing; whether it has as many.
     fn on_limit(self: Arc<Self>, _limit: u32) -> bool {
         false
     }
@@ -66,7 +67,8 @@ impl SlotQueue {
         }))
     }
 
-    /// At most `limit` parts may be on their way from now on. Nothing is granted yet: the caller may have locks.
+    /// At most `limit` parts may be on their way from now on. Nothing is granted yet: the caller may have
+    /// locks.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.lock().queue.set_limit(limit);
     }
@@ -134,8 +136,8 @@ impl SlotQueue {
         self.start(granted, None);
     }
 
-    /// Wakes whoever was waiting, and starts workers for the others: the first on the shard where a slot came free, whose
-    /// connection is warm.
+    /// Wakes whoever was waiting, and starts workers for the others: the first on the shard where a slot came
+    /// free, whose connection is warm.
     fn start(self: &Arc<SlotQueue>, granted: Vec<Grant>, mut shard: Option<usize>) {
         for grant in granted {
             match grant {
@@ -183,12 +185,14 @@ impl TransferSlots {
         Slot(Some(self.slots.clone()))
     }
 
-    /// A slot past all who wait, as long as no more than `most` are taken: for what is too small to be a part.
+    /// A slot past all who wait, as long as no more than `most` are taken: for what is too small to be a
+    /// part.
     pub(crate) fn acquire_bypassing_queue(&self, most: u32) -> Option<Slot> {
         self.slots.lock().queue.bypass(most).then(|| Slot(Some(self.slots.clone())))
     }
 
-    /// A worker on `shard` has carried a part by that slot, and `parts` are left: the slot, unless it is another's turn.
+    /// A worker on `shard` has carried a part by that slot, and `parts` are left: the slot, unless it is
+    /// another's turn.
     pub(crate) fn keep(&self, mut slot: Slot, parts: u64, shard: usize) -> Option<Slot> {
         let priority = self.priority();
         let (stays, granted) = self.slots.lock().queue.go_on(self.transfer, priority, parts);

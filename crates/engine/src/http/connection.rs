@@ -83,7 +83,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request, a short body behind its head, and waits for the answer's head. Interim answers (1xx) are passed over.
+    /// Sends a request, a short body behind its head, and waits for the answer's head. Interim answers (1xx)
+    /// are passed over.
     pub(crate) async fn exchange(&mut self, request: &[u8], method: Method) -> Result<Head, Error> {
         self.socket.set_floor(1).map_err(broke)?;
         self.send(request).await.map_err(broke)?;
@@ -119,8 +120,8 @@ impl Connection {
         tokio::time::timeout(self.stall.timeout(), sent).await.map_err(silent)?
     }
 
-    /// How long the next body may be silent before somebody else is asked for the rest. It is looked twice in that time
-    /// whether anything has come; a tick that has begun keeps its length.
+    /// How long the next body may be silent before somebody else is asked for the rest. It is looked twice in
+    /// that time whether anything has come; a tick that has begun keeps its length.
     pub(crate) fn patience(&mut self) -> Duration {
         let patience = self.hedge.borrow().patience(self.stall.timeout());
         self.stall.look_every(patience / 2);
@@ -209,8 +210,8 @@ impl Body {
 }
 
 impl Connection {
-    /// Receives once, at most `limit` bytes of the body, straight into `place`; hashes and hands them on while they are hot.
-    /// 0 at the end of the body.
+    /// Receives once, at most `limit` bytes of the body, straight into `place`; hashes and hands them on
+    /// while they are hot. 0 at the end of the body.
     pub(crate) async fn receive(
         &mut self,
         place: &mut PartWriter<'_>,
@@ -294,8 +295,8 @@ impl Connection {
         Ok(0)
     }
 
-    /// The whole of a short body, such as an error document, or what came of one that broke off; what is beyond 1 MiB is
-    /// left unread.
+    /// The whole of a short body, such as an error document, or what came of one that broke off; what is
+    /// beyond 1 MiB is left unread.
     pub(crate) async fn collect(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         if self.collect_within(COLLECT_BYTES_MAX, &mut body, |_| {}).await.is_err() {
@@ -305,8 +306,8 @@ impl Connection {
         body
     }
 
-    /// Appends the rest of the body to `body`, up to `bytes_max` in all; whether that was its end. `on_growth` learns the
-    /// capacity.
+    /// Appends the rest of the body to `body`, up to `bytes_max` in all; whether that was its end.
+    /// `on_growth` learns the capacity.
     pub(crate) async fn collect_within(
         &mut self,
         bytes_max: usize,
@@ -326,8 +327,8 @@ impl Connection {
         }
     }
 
-    /// Moves up to `wanted` bytes of the body into memory: those that came with its head, or else as many as one receive
-    /// brings.
+    /// Moves up to `wanted` bytes of the body into memory: those that came with its head, or else as many as
+    /// one receive brings.
     async fn append_to(&mut self, body: &mut Vec<u8>, wanted: u64) -> Result<u64, Error> {
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         if self.ahead.is_empty() && wanted >= HEAD_READ_BYTES {

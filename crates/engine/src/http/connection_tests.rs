@@ -1,6 +1,6 @@
 //! What `Connection` makes of an answer is what hyper makes of it: over the corpus of the differential
-//! fuzzer, through real sockets, however the bytes are cut. And it is what that fuzzer's reader makes of it, which stands
-//! for them there. And what no origin of the other tests does: it takes nothing.
+//! fuzzer, through real sockets, however the bytes are cut. And it is what that fuzzer's reader makes of it,
+//! which stands for them there. And what no origin of the other tests does: it takes nothing.
 
 #[path = "../../../properties/tests/hold/answers.rs"]
 mod answers;

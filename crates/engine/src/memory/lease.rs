@@ -1,4 +1,5 @@
-//! Leases: page-aligned memory from a pool that is reused, charged for what is held; dropping a lease gives it back.
+//! Leases: page-aligned memory from a pool that is reused, charged for what is held; dropping a lease gives
+//! it back.
 //!
 //! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory
 //! itself, those who wait for it, and what is charged without being mapped: a [`MemoryCharge`] stands for
@@ -19,16 +20,16 @@ use crate::policy::budget::{self, Budget, Ticket};
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
-/// What is shorter and belongs to no pool is taken from the heap: a mapping for each of many small objects costs a system call
-/// to make, another to give back, a page of each, and the kernel allows 65,530.
+/// What is shorter and belongs to no pool is taken from the heap: a mapping for each of many small objects
+/// costs a system call to make, another to give back, a page of each, and the kernel allows 65,530.
 const HEAP_BYTES_MAX: usize = 256 << 10;
 /// A line of the cache, and as much as any vector instruction wants.
 const HEAP_ALIGN: usize = 64;
 /// Idle slabs kept for reuse; more are unmapped when given back.
 const IDLE_BYTES_MAX: u64 = 256 << 20;
 
-/// A pool of anonymous mappings. Fresh pages cost more than receiving into them (docs/numbers.md), so slabs are kept, as
-/// far as the limit goes.
+/// A pool of anonymous mappings. Fresh pages cost more than receiving into them (docs/numbers.md), so slabs
+/// are kept, as far as the limit goes.
 pub(crate) struct Pool(Mutex<State>);
 
 struct State {
@@ -108,8 +109,8 @@ impl Pool {
 }
 
 impl State {
-    /// Idle slabs for which there is no room, to be unmapped when the lock has been given back; those that have been idle
-    /// for the longest go first.
+    /// Idle slabs for which there is no room, to be unmapped when the lock has been given back; those that
+    /// have been idle for the longest go first.
     #[must_use]
     fn surplus(&mut self) -> Vec<Slab> {
         let room = self.budget.limit().saturating_sub(self.budget.held()).min(IDLE_BYTES_MAX);
@@ -185,7 +186,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Memory of `bytes`, rounded up to whole pages, once there is room for it. A wait that is dropped is over.
+    /// Memory of `bytes`, rounded up to whole pages, once there is room for it. A wait that is dropped is
+    /// over.
     ///
     /// # Errors
     /// The machine has none.
@@ -247,7 +249,8 @@ fn in_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES)
 }
 
-/// Bytes held from the pool. The memory is initialised (zeroed by the kernel, or left from an earlier holder).
+/// Bytes held from the pool. The memory is initialised (zeroed by the kernel, or left from an earlier
+/// holder).
 pub(crate) struct Lease {
     slab: Option<Slab>,
     pool: Arc<Pool>,
@@ -307,8 +310,8 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Of no pool: `bytes`, all zeros, at least one. What is mapped is rounded up to whole pages; the kernel refuses more than
-    /// this machine could ever have.
+    /// Of no pool: `bytes`, all zeros, at least one. What is mapped is rounded up to whole pages; the kernel
+    /// refuses more than this machine could ever have.
     pub(crate) fn outright(bytes: u64) -> Result<Slab, Error> {
         let bytes = addressable(bytes)?;
         if bytes < HEAP_BYTES_MAX {

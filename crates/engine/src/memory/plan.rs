@@ -1,6 +1,6 @@
-//! What `--memory` is spent on: how much of it is set aside for what every transfer needs, and how much is left for what
-//! waits to be read. The weights are measured (docs/decisions/memory.md), and `tests/weights` holds them against what the
-//! allocator gives.
+//! What `--memory` is spent on: how much of it is set aside for what every transfer needs, and how much is
+//! left for what waits to be read. The weights are measured (docs/decisions/memory.md), and `tests/weights`
+//! holds them against what the allocator gives.
 
 use flatout_settings::{Settings, format_size};
 
@@ -20,24 +20,25 @@ pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
 /// An object that has begun: its requests, its file, its journal.
 pub(crate) const OPEN_BYTES: u64 = 8 << 10;
 
-/// Of the whole, what is set aside for names that are read ahead and for control answers, each: as much as they take as a
-/// rule. Both may have more; less is left for parts then.
+/// Of the whole, what is set aside for names that are read ahead and for control answers, each: as much as
+/// they take as a rule. Both may have more; less is left for parts then.
 const SHARE_OF_CONTROL: u64 = 64;
 /// Of the whole, what connections may take where nobody has said how many.
 const SHARE_OF_CONNECTIONS: u64 = 8;
 /// Of the whole, what names may hold at most, and a bound beyond which more would not make anything faster.
 const SHARE_OF_NAMES: u64 = 16;
 const NAMES_BYTES_MAX: u64 = 32 << 20;
-/// Of the whole, the longest that one control answer may be. A page of a listing with 1,000 keys of 1 KiB, escaped, is under
-/// 4 MiB, and most are a tenth of that.
+/// Of the whole, the longest that one control answer may be. A page of a listing with 1,000 keys of 1 KiB,
+/// escaped, is under 4 MiB, and most are a tenth of that.
 const SHARE_OF_AN_ANSWER: u64 = 4;
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 /// Of the whole, what must be left for parts that wait to be read.
 const SHARE_OF_PARTS: u64 = 4;
 /// A stream is read ahead by this much even where few parts are in flight, if memory allows.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// A stream is read ahead by this much at most where nobody has said how far: more was slower, since every byte of it is memory
-/// that nobody had touched before (16 GiB from 512 connections of 4 MiB/s: 31 s with 5.4 GiB resident, 17 s with 0.45).
+/// A stream is read ahead by this much at most where nobody has said how far: more was slower, since every
+/// byte of it is memory that nobody had touched before (16 GiB from 512 connections of 4 MiB/s: 31 s with 5.4
+/// GiB resident, 17 s with 0.45).
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// How a client's memory is divided, in bytes.
@@ -50,7 +51,8 @@ pub(crate) struct MemoryPlan {
     pub(crate) names: u64,
     /// The longest control answer.
     pub(crate) answer: u64,
-    /// The most parts in flight toward an origin: as was said, or else as many as memory and open files allow.
+    /// The most parts in flight toward an origin: as was said, or else as many as memory and open files
+    /// allow.
     pub(crate) parallel_max: u32,
     /// Why no more.
     pub(crate) parallel_by: ParallelBy,
@@ -73,7 +75,8 @@ pub(crate) enum ParallelBy {
 
 impl MemoryPlan {
     /// # Errors
-    /// [`ErrorKind::Usage`] where that is too little for what is to be in flight, with the least that is enough.
+    /// [`ErrorKind::Usage`] where that is too little for what is to be in flight, with the least that is
+    /// enough.
     pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<MemoryPlan, Error> {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
@@ -122,8 +125,8 @@ impl MemoryPlan {
         self.window_max().min(WINDOW_BYTES_MAX)
     }
 
-    /// How far one stream is read ahead where nobody has said: twice what is in flight, so that parts which overtake others
-    /// keep no worker from the next.
+    /// How far one stream is read ahead where nobody has said: twice what is in flight, so that parts which
+    /// overtake others keep no worker from the next.
     pub(crate) fn window(&self, parallel: u32, part_bytes: u64) -> u64 {
         let wanted = part_bytes.saturating_mul(2 * u64::from(parallel)).max(WINDOW_BYTES);
         wanted.min(self.window_unset_max())

@@ -13,8 +13,8 @@ enum Turn {
 }
 
 impl Waiters {
-    /// Asks once, by the first poll, for the ticket that is then kept; ready, and the ticket gone, once it is granted.
-    /// `ask` gives the ticket and those that are granted by that.
+    /// Asks once, by the first poll, for the ticket that is then kept; ready, and the ticket gone, once it is
+    /// granted. `ask` gives the ticket and those that are granted by that.
     pub(crate) fn poll_turn(
         &mut self,
         kept: &mut Option<u64>,

@@ -1,5 +1,5 @@
-//! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them by their ranking
-//! (`rank.rs`), and the name is looked up again while they serve.
+//! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them by
+//! their ranking (`rank.rs`), and the name is looked up again while they serve.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,8 @@ use crate::policy::rank::{Ranks, Turn};
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
 const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
-/// An address that so many answers in a row did not name has left its name; one of many is missing now and then.
+/// An address that so many answers in a row did not name has left its name; one of many is missing now and
+/// then.
 const FORGET: Duration = RESOLVE_AGAIN.saturating_mul(5);
 /// What a look-up beside the data may take.
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(20);
@@ -79,9 +80,10 @@ impl Endpoints {
         Ok(Endpoints { fixed, trial, shared: Arc::default() })
     }
 
-    /// All addresses of `endpoint`, never none, in the order in which to try them: beginning with the good one whose turn it
-    /// is, `shunned` behind all others. A look-up ends `within` that time; what was known before serves on meanwhile, and when
-    /// it fails. Where another tries the address whose turn it is, this waits a moment for what comes of it.
+    /// All addresses of `endpoint`, never none, in the order in which to try them: beginning with the good
+    /// one whose turn it is, `shunned` behind all others. A look-up ends `within` that time; what was known
+    /// before serves on meanwhile, and when it fails. Where another tries the address whose turn it is, this
+    /// waits a moment for what comes of it.
     pub(crate) async fn addresses(
         &self,
         endpoint: &Endpoint,
@@ -122,7 +124,8 @@ impl Endpoints {
         }
     }
 
-    /// Whether a look-up has to be waited for. Where it is only time for the next, one is begun beside the data.
+    /// Whether a look-up has to be waited for. Where it is only time for the next, one is begun beside the
+    /// data.
     fn needs_look_up(&self, name: &Name) -> bool {
         let mut state = self.lock();
         let Some(known) = state.known.get_mut(name).filter(|known| !known.is_doubted) else { return true };
@@ -169,7 +172,8 @@ impl Endpoints {
         self.shared.tried.notify_waiters();
     }
 
-    /// A connection to `address` that was begun then could not be opened, or brought no answer to its first request.
+    /// A connection to `address` that was begun then could not be opened, or brought no answer to its first
+    /// request.
     pub(crate) fn on_failed(&self, address: SocketAddr, begun: Instant) {
         self.lock().ranks.on_failed(address, begun.into_std(), Instant::now().into_std());
         self.shared.tried.notify_waiters();
@@ -210,8 +214,8 @@ impl Endpoints {
         self.shared.lets_some_go.store(state.lets_some_go(), Ordering::Relaxed);
     }
 
-    /// Whether a connection to `address` that was opened then is better let go: it is slow beside others, or the address has
-    /// left its name.
+    /// Whether a connection to `address` that was opened then is better let go: it is slow beside others, or
+    /// the address has left its name.
     pub(crate) fn lets_go(&self, address: SocketAddr, opened: Instant) -> bool {
         self.shared.lets_some_go.load(Ordering::Relaxed) && {
             let state = self.lock();
@@ -219,7 +223,8 @@ impl Endpoints {
         }
     }
 
-    /// Bytes a second that a connection to another address of the same name carries; `None` where that is not known.
+    /// Bytes a second that a connection to another address of the same name carries; `None` where that is not
+    /// known.
     pub(crate) fn usual_rate(&self, address: SocketAddr) -> Option<f64> {
         let state = self.lock();
         let known = state.known.values().find(|known| known.list.contains(&address))?;
@@ -273,8 +278,8 @@ impl State {
         }
     }
 
-    /// A look-up has brought these. Turns go on: many that look a name up at once do not all begin with the first. What it
-    /// did not bring stays for a while.
+    /// A look-up has brought these. Turns go on: many that look a name up at once do not all begin with the
+    /// first. What it did not bring stays for a while.
     fn learn(&mut self, name: &Name, list: Vec<SocketAddr>, now: Instant) {
         let earlier = self.known.remove(name);
         let (turn, was_reached) =

@@ -32,8 +32,8 @@ impl Binds {
         Ok(Binds { addresses, turn: AtomicUsize::new(0) })
     }
 
-    /// The one whose turn it is among those that can reach `remote`, which are those of its family; `None` where the kernel
-    /// is to choose.
+    /// The one whose turn it is among those that can reach `remote`, which are those of its family; `None`
+    /// where the kernel is to choose.
     pub(crate) fn next(&self, remote: SocketAddr) -> io::Result<Option<IpAddr>> {
         let can_reach = |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
         let local: Vec<_> = self.addresses.iter().filter(can_reach).collect();

@@ -18,7 +18,8 @@ use crate::base::hint::{Hint, setting, text};
 /// No proxy's answer to CONNECT is longer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Proxies found in the surroundings (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`). What the settings say goes before them.
+/// Proxies found in the surroundings (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`). What the settings say goes
+/// before them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// The URL of the proxy for `http://` endpoints.
@@ -92,8 +93,8 @@ impl Routes {
         (!ours && !excepted).then_some(proxy)
     }
 
-    /// The proxy that a request to `endpoint` is handed to whole, in absolute form: plain HTTP needs no tunnel, and
-    /// many proxies allow CONNECT to port 443 only.
+    /// The proxy that a request to `endpoint` is handed to whole, in absolute form: plain HTTP needs no
+    /// tunnel, and many proxies allow CONNECT to port 443 only.
     pub(crate) fn forwarder(&self, endpoint: &Endpoint, purpose: Purpose) -> Option<&Proxy> {
         self.of(endpoint, purpose).filter(|_| endpoint.scheme == Scheme::Http)
     }
@@ -134,8 +135,8 @@ fn exceptions(text: &str) -> Vec<Exception> {
 }
 
 impl Exception {
-    /// As curl and Go read it: a leading `.` or `*.` says nothing more, a port narrows, `*` is everything. What is no
-    /// address is a name: no text is wrong.
+    /// As curl and Go read it: a leading `.` or `*.` says nothing more, a port narrows, `*` is everything.
+    /// What is no address is a name: no text is wrong.
     fn parse(entry: &str) -> Exception {
         if entry == "*" {
             return Exception { hosts: Hosts::All, port: None };
@@ -202,7 +203,8 @@ pub(crate) fn check_the_proxy() -> Hint {
 }
 
 impl Proxy {
-    /// Parses `[http://][user[:password]@]host[:port]`. The port is 80 where none is named, as in Go and Python.
+    /// Parses `[http://][user[:password]@]host[:port]`. The port is 80 where none is named, as in Go and
+    /// Python.
     fn parse(text: &str) -> Result<Proxy, Error> {
         let usage = |why: String| {
             Error::new(ErrorKind::Usage, why)

@@ -30,8 +30,8 @@ enum Stream {
     Modelled(Box<crate::sim::Line>),
 }
 
-/// Connects to `address`, of the endpoint itself or of the proxy that leads to it, from the address that `local` has for it; all
-/// of it `within` that time.
+/// Connects to `address`, of the endpoint itself or of the proxy that leads to it, from the address that
+/// `local` has for it; all of it `within` that time.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     proxy: Option<&Proxy>,

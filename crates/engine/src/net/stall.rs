@@ -16,8 +16,8 @@ use crate::net::socket::Socket;
 /// Ticks between two looks at a connection from which nothing comes.
 pub(crate) const STALL_TICKS: u32 = 4;
 
-/// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
-/// which we did not listen is not held against the origin.
+/// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the
+/// time in which we did not listen is not held against the origin.
 pub(crate) struct StallClock {
     timeout: Duration,
     tick: Duration,

@@ -1,7 +1,8 @@
 //! TLS: whom a client trusts, the handshake, and the stream that decrypts.
 //!
-//! The handshake is fed one record at a time, so that rustls never holds a byte beyond it: a record reader of our own can
-//! take the secrets over at that point (docs/decisions/stock-tls-stream.md). Until then rustls's own stream reads.
+//! The handshake is fed one record at a time, so that rustls never holds a byte beyond it: a record reader of
+//! our own can take the secrets over at that point (docs/decisions/stock-tls-stream.md). Until then rustls's
+//! own stream reads.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -80,8 +81,8 @@ fn config(roots: RootCertStore) -> ClientConfig {
     config
 }
 
-/// AES-GCM goes first where the CPU has instructions for it, with the shorter key, which is the faster; ChaCha20
-/// elsewhere. Peers that have no preference of their own take the first.
+/// AES-GCM goes first where the CPU has instructions for it, with the shorter key, which is the faster;
+/// ChaCha20 elsewhere. Peers that have no preference of their own take the first.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::cipher_suite as suite;
     let aes = [
@@ -150,7 +151,8 @@ fn read_bundle(path: &str) -> Result<RootCertStore, Error> {
     }
 }
 
-/// The configuration of a client with that bundle, for a measurement beside it that has to agree on the same cipher.
+/// The configuration of a client with that bundle, for a measurement beside it that has to agree on the same
+/// cipher.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a bundle that cannot be read.
@@ -303,7 +305,8 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// A socket as rustls sees it: what must wait is `WouldBlock`, and the task is woken when it need not any more.
+/// A socket as rustls sees it: what must wait is `WouldBlock`, and the task is woken when it need not any
+/// more.
 struct Blocking<'a, 'b> {
     tcp: &'a mut TcpStream,
     cx: &'a mut Context<'b>,

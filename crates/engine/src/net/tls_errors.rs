@@ -29,8 +29,8 @@ pub(crate) fn explain(why: &TlsError, endpoint: &Endpoint) -> Error {
     }
 }
 
-/// What broke a connection while an answer was awaited, where it is an alert: TLS 1.3 tells only then that the client
-/// should have shown a certificate.
+/// What broke a connection while an answer was awaited, where it is an alert: TLS 1.3 tells only then that
+/// the client should have shown a certificate.
 pub(crate) fn alert_in(broken: &io::Error, endpoint: &Endpoint) -> Option<Error> {
     match broken.get_ref()?.downcast_ref()? {
         TlsError::AlertReceived(alert) => Some(alerted(*alert, endpoint)),
@@ -54,7 +54,8 @@ pub(crate) fn is_alert(start: &[u8]) -> bool {
     start.len() >= 2 && start[..2] == [0x15, 3]
 }
 
-/// Whether the body of a 400 in plain HTTP says that the port is one for TLS: nginx, Apache and Go's servers answer so.
+/// Whether the body of a 400 in plain HTTP says that the port is one for TLS: nginx, Apache and Go's servers
+/// answer so.
 pub(crate) fn wants_tls(endpoint: &Endpoint, body: &[u8]) -> bool {
     const SAYINGS: [&str; 3] =
         ["to HTTPS port", "to an HTTPS server", "speaking plain HTTP to an SSL-enabled server port"];

@@ -10,7 +10,8 @@ use rustls::{ConnectionTrafficSecrets, ServerConfig, ServerConnection, Supported
 
 use super::*;
 
-/// A server that says `text` at once, in the same breath as the last of its handshake, then keeps the connection.
+/// A server that says `text` at once, in the same breath as the last of its handshake, then keeps the
+/// connection.
 fn server(
     version: &'static SupportedProtocolVersion,
     text: &'static [u8],
@@ -108,7 +109,8 @@ fn a_reset_behind_what_was_decrypted_was_taken_for_an_end() {
     run(async {
         let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.expect("a connection");
         let mut stream = tls.handshake(tcp, &endpoint).await.expect("a handshake");
-        // The server's handshake takes nothing of this; then it reads one byte and closes: a reset, behind what it said.
+        // The server's handshake takes nothing of this; then it reads one byte and closes: a reset, behind
+        // what it said.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         stream.write_all(b"a request").await.expect("room");
         stream.flush().await.expect("room");

@@ -3,11 +3,12 @@
 //! ```text
 //!   limit: │ charged, or set aside for it │ granted ────────────► │ the last sixteenth │
 //! ```
-//! What is small and bounded by something else (connections, names in a queue, a listing's page) is **charged** at once: if
-//! it had to wait, it might wait for what it is to free. What is large (the parts of a stream) is **asked for**, and granted
-//! in the order of asking, with one exception. A holder that has nothing goes before those that have something, and may
-//! have of the last sixteenth, which they may not: it cannot go on without, while they can. So no waiter ever
-//! depends on another waiter: a stream that nobody reads keeps its memory, and the sixteenth lets the others make progress.
+//! What is small and bounded by something else (connections, names in a queue, a listing's page) is
+//! **charged** at once: if it had to wait, it might wait for what it is to free. What is large (the parts of
+//! a stream) is **asked for**, and granted in the order of asking, with one exception. A holder that has
+//! nothing goes before those that have something, and may have of the last sixteenth, which they may not: it
+//! cannot go on without, while they can. So no waiter ever depends on another waiter: a stream that nobody
+//! reads keeps its memory, and the sixteenth lets the others make progress.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -87,7 +88,8 @@ impl Budget {
         self.grant()
     }
 
-    /// Asks for bytes. Tickets that are granted by that may be others' than the one it gives, and that one may be among them.
+    /// Asks for bytes. Tickets that are granted by that may be others' than the one it gives, and that one
+    /// may be among them.
     #[must_use]
     pub(crate) fn ask(&mut self, holder: Holder, bytes: u64) -> (Ticket, Vec<Ticket>) {
         self.next += 1;
@@ -96,7 +98,8 @@ impl Budget {
         (ticket, self.grant())
     }
 
-    /// Takes bytes for a holder that will not wait for them: where nobody waits, and so many are left beside them.
+    /// Takes bytes for a holder that will not wait for them: where nobody waits, and so many are left beside
+    /// them.
     pub(crate) fn take_at_once(&mut self, holder: Holder, bytes: u64, left: u64) -> bool {
         let fits = self.wishes.is_empty() && bytes.saturating_add(left) <= self.free();
         if fits {

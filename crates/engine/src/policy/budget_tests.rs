@@ -79,8 +79,8 @@ fn what_is_charged_takes_of_what_is_granted() {
     assert_eq!(budget.give_back(b, 20), [ticket]);
 }
 
-/// Streams whose parts come, wait to be read in order, and are read, by seeds: nobody waits for ever, nothing is lost, and
-/// no more is granted than there is. Some readers sleep for good.
+/// Streams whose parts come, wait to be read in order, and are read, by seeds: nobody waits for ever, nothing
+/// is lost, and no more is granted than there is. Some readers sleep for good.
 #[test]
 fn streams_go_on_whoever_sleeps() {
     for seed in 0..500 {

@@ -1,5 +1,6 @@
-//! The parts of a transfer that are on their way, and the end game: when none is left to take, the rest of the slowest is
-//! shared with whoever is free. Its owner stops where the other begins: no byte is asked of two who both bring it.
+//! The parts of a transfer that are on their way, and the end game: when none is left to take, the rest of
+//! the slowest is shared with whoever is free. Its owner stops where the other begins: no byte is asked of
+//! two who both bring it.
 //!
 //! ```text
 //!   a part:  ████████▓▓▓░░░░░░░|░░░░░░░░     █ landed  ▓ claimed: being received  ░ nobody's yet
@@ -161,7 +162,8 @@ impl PartShare<'_> {
         stretch.end < stretch.asked_end
     }
 
-    /// All up to `from` has landed. Of what comes next so many bytes are its own to receive, at most `most`; 0 at its end.
+    /// All up to `from` has landed. Of what comes next so many bytes are its own to receive, at most `most`;
+    /// 0 at its end.
     pub(crate) fn claim(&self, from: u64, most: u64) -> u64 {
         let mut stretch = self.flight.lock();
         stretch.landed = from;
@@ -204,7 +206,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Parts of which so many MiB are left, from 100 MiB on, at so many MiB a second; which is cut, and after how many MiB.
+    /// Parts of which so many MiB are left, from 100 MiB on, at so many MiB a second; which is cut, and after
+    /// how many MiB.
     #[track_caller]
     fn check(parts: &[(u64, Option<f64>)], first_byte_ms: u64, expected: Option<(usize, u64)>) {
         let seen = |&(mib, rate): &(u64, Option<f64>)| Seen {

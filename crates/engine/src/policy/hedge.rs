@@ -1,5 +1,5 @@
-//! The hedge: when a body has been silent for too long beside others, and whether what is missing may be asked for a second
-//! time. Pure: times are arguments.
+//! The hedge: when a body has been silent for too long beside others, and whether what is missing may be
+//! asked for a second time. Pure: times are arguments.
 //!
 //! ```text
 //!   usual silence ├──┤            in which nothing comes of a body, the longest of each
@@ -9,16 +9,19 @@
 
 use std::time::Duration;
 
-/// Patience where little is known, and its least: a busy machine is silent for some tens of milliseconds now and then.
+/// Patience where little is known, and its least: a busy machine is silent for some tens of milliseconds now
+/// and then.
 const PATIENCE_UNKNOWN: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE_MIN: Duration = Duration::from_millis(200);
 /// Bodies that must have been seen.
 const SEEN_MIN: u32 = 4;
-/// Patience is so many times the usual longest silence of a body, and that many of its deviations more than it.
+/// Patience is so many times the usual longest silence of a body, and that many of its deviations more than
+/// it.
 const SILENCES: u32 = 3;
 const DEVIATIONS: u32 = 6;
 
-/// Each body that came to its end earns so much of a hedge: at most one in twenty parts is asked for twice (DESIGN §5).
+/// Each body that came to its end earns so much of a hedge: at most one in twenty parts is asked for twice
+/// (DESIGN §5).
 pub(crate) const REFILL: f64 = 0.048;
 /// What a shard may spend at first, and save up.
 pub(crate) const BUDGET_FIRST: f64 = 2.0;
@@ -39,8 +42,8 @@ impl Default for Hedge {
 }
 
 impl Hedge {
-    /// How long a body may be silent before somebody else is asked. Never longer than half of `stall_timeout`, after which
-    /// it is given up anyway.
+    /// How long a body may be silent before somebody else is asked. Never longer than half of
+    /// `stall_timeout`, after which it is given up anyway.
     pub(crate) fn patience(&self, stall_timeout: Duration) -> Duration {
         let patience = match self.silence.seen < SEEN_MIN {
             true => PATIENCE_UNKNOWN,
@@ -58,8 +61,8 @@ impl Hedge {
         self.first_byte.add(took);
     }
 
-    /// A body has come to its end, or was left, with this as its longest silence. One that was longer than `patience` is no
-    /// usual one, but a whole origin that has become slower is found out nevertheless.
+    /// A body has come to its end, or was left, with this as its longest silence. One that was longer than
+    /// `patience` is no usual one, but a whole origin that has become slower is found out nevertheless.
     pub(crate) fn on_body(&mut self, longest_silence: Duration, patience: Duration) {
         self.silence.add(longest_silence.min(patience));
     }
@@ -79,7 +82,8 @@ impl Hedge {
     }
 }
 
-/// What is usual, and how far others are from it: mean and mean deviation as RFC 6298 §2 has them for round trips.
+/// What is usual, and how far others are from it: mean and mean deviation as RFC 6298 §2 has them for round
+/// trips.
 #[derive(Debug, Default)]
 struct Usual {
     mean: Duration,

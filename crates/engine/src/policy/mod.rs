@@ -1,4 +1,5 @@
-//! Decisions without threads, clocks or sockets: times and chance are arguments, so that tables of facts test them.
+//! Decisions without threads, clocks or sockets: times and chance are arguments, so that tables of facts test
+//! them.
 
 pub(crate) mod budget;
 pub(crate) mod cooldown;

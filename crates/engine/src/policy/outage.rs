@@ -1,5 +1,5 @@
-//! Outages: whether an origin is away, for how long it is waited for, and who asks whether it is back. Pure: time is an
-//! argument.
+//! Outages: whether an origin is away, for how long it is waited for, and who asks whether it is back. Pure:
+//! time is an argument.
 //!
 //! ```text
 //!                an attempt fails, and nothing has come of the origin since it began
@@ -32,7 +32,8 @@ pub(crate) struct Outage {
 
 #[derive(Clone, Copy, Debug)]
 struct Away {
-    /// When the attempt that noticed it began, or brought its last byte; half of the timeout before it was noticed at most.
+    /// When the attempt that noticed it began, or brought its last byte; half of the timeout before it was
+    /// noticed at most.
     since: Instant,
     probes: u32,
     next_probe: Instant,
@@ -66,8 +67,8 @@ impl Outage {
         Outage { timeout, has_answered: false, away: None }
     }
 
-    /// Whether a request that came then may leave now. Of an origin that is away one may, every now and then. No request gives
-    /// up before some attempt has failed after it came.
+    /// Whether a request that came then may leave now. Of an origin that is away one may, every now and then.
+    /// No request gives up before some attempt has failed after it came.
     pub(crate) fn admit(&mut self, came: Instant, now: Instant) -> Admission {
         // While nobody asked, nobody waited: if it is away, that is another outage.
         self.away.take_if(|away| now > away.asked + self.timeout);
@@ -92,8 +93,9 @@ impl Outage {
         self.away = None;
     }
 
-    /// An attempt has failed that began, or brought its last byte, `since` then; the origin last made progress when
-    /// `progressed` says. How long it has been waited for if that makes it away; `None` where the failure is the attempt's own.
+    /// An attempt has failed that began, or brought its last byte, `since` then; the origin last made
+    /// progress when `progressed` says. How long it has been waited for if that makes it away; `None` where
+    /// the failure is the attempt's own.
     pub(crate) fn on_failure(
         &mut self,
         since: Instant,
@@ -126,8 +128,9 @@ impl Outage {
         Some(waited)
     }
 
-    /// A request that left at `sent` is still waited for, and the origin last made progress when `progressed` says. Until when
-    /// the request may wait if that makes the origin away, and whether it is so only now; `None` where others are served.
+    /// A request that left at `sent` is still waited for, and the origin last made progress when `progressed`
+    /// says. Until when the request may wait if that makes the origin away, and whether it is so only now;
+    /// `None` where others are served.
     pub(crate) fn on_silence(
         &mut self,
         sent: Instant,

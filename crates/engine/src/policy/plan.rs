@@ -1,4 +1,5 @@
-//! The plan of a get: which parts what is missing is cut into, one after the other. Pure: no socket, no clock.
+//! The plan of a get: which parts what is missing is cut into, one after the other. Pure: no socket, no
+//! clock.
 //!
 //! ```text
 //!   of the range:  ████░░░░░░░░████░░░░░█     █ is there, ░ is missing
@@ -8,7 +9,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What nobody has taken yet of a range of an object: all of it at first, or what an earlier run has left over.
+/// What nobody has taken yet of a range of an object: all of it at first, or what an earlier run has left
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In order, none empty, none touching the next.
@@ -43,8 +45,9 @@ impl Plan {
         Plan { missing: joined, next_number: 0 }
     }
 
-    /// The next part in order, at most `part_bytes` long; a shorter one only where what is missing ends. `None` when all
-    /// has been taken. The size may be another at each call: an engine that chooses it takes multiples of 1 MiB.
+    /// The next part in order, at most `part_bytes` long; a shorter one only where what is missing ends.
+    /// `None` when all has been taken. The size may be another at each call: an engine that chooses it takes
+    /// multiples of 1 MiB.
     pub(crate) fn take(&mut self, part_bytes: u64) -> Option<Taken> {
         assert!(part_bytes > 0, "settings keep part sizes positive");
         let missing = self.missing.front_mut()?;

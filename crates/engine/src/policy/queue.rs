@@ -1,14 +1,15 @@
-//! Who starts a part next where more would start one than may: what somebody waits for before what is fetched ahead. Pure: no
-//! lock, no clock, no socket.
+//! Who starts a part next where more would start one than may: what somebody waits for before what is fetched
+//! ahead. Pure: no lock, no clock, no socket.
 //!
 //! ```text
 //!   awaited:   transfer 7 ─ ticket, ticket  transfer 9 ─ 12 parts    the next slot is for 7, the one after it for 9,
 //!   ahead:     transfer 2 ─ 300 parts       transfer 3 ─ ticket, …   then 7 again, then 2 and 3 in turn
 //! ```
-//! A transfer waits by tickets (a first answer, an attempt again), or has parts that any worker may carry. Within a class the
-//! transfers go round in the order in which they began to wait, one part each, so that a huge one does not hold up a small
-//! one; the tickets of a transfer go before its parts, in the order of asking. Slots that nobody waits for are given to
-//! whoever asks. A part that runs is not stopped: what is awaited starts with the next slot, after one part's time at most.
+//! A transfer waits by tickets (a first answer, an attempt again), or has parts that any worker may carry.
+//! Within a class the transfers go round in the order in which they began to wait, one part each, so that a
+//! huge one does not hold up a small one; the tickets of a transfer go before its parts, in the order of
+//! asking. Slots that nobody waits for are given to whoever asks. A part that runs is not stopped: what is
+//! awaited starts with the next slot, after one part's time at most.
 
 use std::collections::VecDeque;
 
@@ -37,8 +38,8 @@ pub(crate) enum Grant {
     Work(TransferId),
 }
 
-/// At most this many awaited parts start one after the other while one that is ahead waits; then it has its turn. A
-/// seventeenth of the slots is enough not to stand still, and too little to be felt.
+/// At most this many awaited parts start one after the other while one that is ahead waits; then it has its
+/// turn. A seventeenth of the slots is enough not to stand still, and too little to be felt.
 const AWAITED_IN_A_ROW: u32 = 16;
 
 /// The slots of one origin, and those who wait for one.
@@ -86,7 +87,8 @@ impl Queue {
         (ticket, self.grant())
     }
 
-    /// A transfer has so many parts that other workers might carry, whatever it had before. Nothing is granted yet.
+    /// A transfer has so many parts that other workers might carry, whatever it had before. Nothing is
+    /// granted yet.
     pub(crate) fn want(&mut self, transfer: TransferId, priority: Priority, parts: u64) {
         let round = self.round(priority);
         if parts > 0 || round.0.iter().any(|waiting| waiting.transfer == transfer) {
@@ -95,7 +97,8 @@ impl Queue {
         }
     }
 
-    /// Takes a slot past all who wait, as long as no more than `most` are taken: for what is too small to be a part.
+    /// Takes a slot past all who wait, as long as no more than `most` are taken: for what is too small to be
+    /// a part.
     pub(crate) fn bypass(&mut self, most: u32) -> bool {
         let is_free = self.running < most;
         self.running += u32::from(is_free);
@@ -109,8 +112,8 @@ impl Queue {
         self.grant()
     }
 
-    /// A worker has carried a part of a transfer, which has so many left: whether its slot stays with it, and what else is
-    /// granted.
+    /// A worker has carried a part of a transfer, which has so many left: whether its slot stays with it, and
+    /// what else is granted.
     #[must_use]
     pub(crate) fn go_on(
         &mut self,

@@ -1,5 +1,5 @@
-//! The ranking of addresses: which of a name's new connections go to, by what came of earlier ones. Pure: time is an
-//! argument.
+//! The ranking of addresses: which of a name's new connections go to, by what came of earlier ones. Pure:
+//! time is an argument.
 //!
 //! ```text
 //!   good, in turn │ slow, longest cooldown first │ being tried by another │ failed, longest cooldown first
@@ -16,7 +16,8 @@ use crate::policy::cooldown::{COOLDOWN_MAX, Cooldown};
 const SLOW: f64 = 0.5;
 /// For so long it must have been, and be so still: one unlucky moment is none.
 const LAGS_FOR: Duration = Duration::from_millis(300);
-/// So many seconds of bodies are remembered, halved again and again: four connections fill that in a quarter of it.
+/// So many seconds of bodies are remembered, halved again and again: four connections fill that in a quarter
+/// of it.
 const REMEMBERED_S: f64 = 2.0;
 /// A rate is known by so many bytes, or by so many seconds in which they did not come.
 const KNOWN_BYTES: f64 = (1 << 20) as f64;
@@ -25,8 +26,8 @@ const KNOWN_S: f64 = 1.0;
 const FRESH: Duration = Duration::from_secs(5);
 /// A new sample of a connect's time counts for so much.
 const CONNECT_GAIN: f64 = 0.25;
-/// A connect that takes longer than others by so much has company: the next address is tried beside it. 250 ms is what
-/// RFC 8305 §5 advises for where nothing is known.
+/// A connect that takes longer than others by so much has company: the next address is tried beside it. 250
+/// ms is what RFC 8305 §5 advises for where nothing is known.
 const HEAD_START: Duration = Duration::from_millis(250);
 const HEAD_START_CONNECTS: u32 = 3;
 
@@ -134,7 +135,8 @@ impl Ranks {
         (standing.is_alive, standing.tried) = (true, None);
     }
 
-    /// What was begun on `address` then has failed. Of many that were on their way at once, only the first counts.
+    /// What was begun on `address` then has failed. Of many that were on their way at once, only the first
+    /// counts.
     pub(crate) fn on_failed(&mut self, address: SocketAddr, begun: Instant, now: Instant) {
         // One that nobody tried for so long has left the name, or nobody asks for it any more.
         self.0.retain(|_, standing| !standing.is_forgotten(now));
@@ -150,8 +152,8 @@ impl Ranks {
         }
     }
 
-    /// A connection to `address` that was opened then has carried `bytes` of bodies in `time`; `fellows` are all addresses
-    /// of its name. Whether it begins a cooldown for being slow.
+    /// A connection to `address` that was opened then has carried `bytes` of bodies in `time`; `fellows` are
+    /// all addresses of its name. Whether it begins a cooldown for being slow.
     pub(crate) fn on_carried(
         &mut self,
         address: SocketAddr,
@@ -181,7 +183,8 @@ impl Ranks {
         true
     }
 
-    /// Whether a connection to `address` that was opened then is better let go: it is one of those that were slow.
+    /// Whether a connection to `address` that was opened then is better let go: it is one of those that were
+    /// slow.
     pub(crate) fn lets_go(&self, address: SocketAddr, opened: Instant) -> bool {
         self.0
             .get(&address)
@@ -193,8 +196,8 @@ impl Ranks {
         self.0.values().any(|standing| standing.slow.is_some())
     }
 
-    /// Bytes a second that one connection to a fellow of `address` carries now: the median over those of which that is
-    /// known, the slow ones left out.
+    /// Bytes a second that one connection to a fellow of `address` carries now: the median over those of
+    /// which that is known, the slow ones left out.
     pub(crate) fn usual_rate(
         &self,
         address: SocketAddr,
@@ -270,8 +273,8 @@ impl Carried {
 mod tests {
     use super::*;
 
-    /// What happens to the addresses `a`, `b`, `c`, and the order in which a connection finds them; times in tenths of a
-    /// second.
+    /// What happens to the addresses `a`, `b`, `c`, and the order in which a connection finds them; times in
+    /// tenths of a second.
     enum Event {
         Connecting(char),
         Connected(char),
@@ -280,7 +283,8 @@ mod tests {
             begun: u64,
         },
         Answers(char),
-        /// Each of these carries so many MiB in the tenth of a second that ends now, over connections opened then.
+        /// Each of these carries so many MiB in the tenth of a second that ends now, over connections opened
+        /// then.
         Carry {
             opened: u64,
             mib: [(char, u64); 3],

@@ -1,6 +1,7 @@
-//! How much is received at once: large lumps cost less. Of a slow connection they come so seldom that nobody can tell from a
-//! tenth of a second what it carries, and all connections of one age bring theirs at the same moments: while that is to be
-//! told, a lump is what comes in a few milliseconds (docs/decisions/receive-size.md).
+//! How much is received at once: large lumps cost less. Of a slow connection they come so seldom that nobody
+//! can tell from a tenth of a second what it carries, and all connections of one age bring theirs at the same
+//! moments: while that is to be told, a lump is what comes in a few milliseconds
+//! (docs/decisions/receive-size.md).
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 /// How much is received at once. It stays in a core's second-level cache on its way to the hash and the file;
 /// docs/numbers.md has the sweep.
 pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
-/// A lump is what comes in this time, between bounds, while rates are measured in haste, and otherwise. Under the least a
-/// receive costs more than its bytes.
+/// A lump is what comes in this time, between bounds, while rates are measured in haste, and otherwise. Under
+/// the least a receive costs more than its bytes.
 const LASTS_WHILE_MEASURING: Duration = Duration::from_millis(8);
 const LASTS: Duration = Duration::from_millis(64);
 const LEAST_BYTES: usize = 16 << 10;
@@ -45,7 +46,8 @@ impl ReceiveSize {
         }
     }
 
-    /// The next body is asked for: the wait for it says nothing of the rate. `measuring`: what comes is to be told soon.
+    /// The next body is asked for: the wait for it says nothing of the rate. `measuring`: what comes is to be
+    /// told soon.
     pub(crate) fn begin(&mut self, measuring: bool) {
         (self.received, self.measuring) = (None, measuring);
     }

@@ -1,5 +1,5 @@
-//! When to try again, and what counts as an attempt in vain. Pure: fault, chance and what has landed are arguments. Full
-//! jitter, so that parts do not return in step.
+//! When to try again, and what counts as an attempt in vain. Pure: fault, chance and what has landed are
+//! arguments. Full jitter, so that parts do not return in step.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ const UNREACHED_TIMES: u32 = 120;
 
 /// How long to wait before attempt `attempt + 1` (attempts count from 1), or `None` to give up.
 ///
-/// `chance` is in 0..1; `asked` is the origin's own Retry-After, a lower bound that is kept up to the longest wait.
+/// `chance` is in 0..1; `asked` is the origin's own Retry-After, a lower bound that is kept up to the longest
+/// wait.
 pub(crate) fn wait(
     fault: Fault,
     attempt: u32,
@@ -56,7 +57,8 @@ pub(crate) fn wait(
 /// How many times its retries something throttled is asked for again while the origin serves others.
 const THROTTLED_PATIENCE: u32 = 4;
 
-/// An attempt that landed this much was worth its request: a body that breaks again and again ends all the same.
+/// An attempt that landed this much was worth its request: a body that breaks again and again ends all the
+/// same.
 const WORTH_BYTES: u64 = 64 << 10;
 
 /// The attempts at one thing that failed so far, and how many of the last ones brought nothing worth while.
@@ -65,7 +67,8 @@ pub(crate) struct Attempts {
     failed: u32,
     /// In a row since something worth while landed: these are what `--retries` bounds.
     in_vain: u32,
-    /// In a row since then, those included in which the origin served others meanwhile: by these the waits grow.
+    /// In a row since then, those included in which the origin served others meanwhile: by these the waits
+    /// grow.
     in_row: u32,
     /// By the attempt that is under way.
     landed_bytes: u64,
@@ -81,9 +84,10 @@ impl Attempts {
 
     /// The attempt under way has failed: how long to wait before the next, or `None` to give up.
     ///
-    /// `all_bytes` is what has landed by now through this shard, of all objects: while they land, an origin that throttles
-    /// this one is working, and it is tried more often, though not for ever. A connection that does not come about while
-    /// the origin serves others says nothing of the object: it is tried for about a minute.
+    /// `all_bytes` is what has landed by now through this shard, of all objects: while they land, an origin
+    /// that throttles this one is working, and it is tried more often, though not for ever. A connection that
+    /// does not come about while the origin serves others says nothing of the object: it is tried for about a
+    /// minute.
     pub(crate) fn on_failure(
         &mut self,
         fault: Fault,
@@ -112,14 +116,15 @@ impl Attempts {
         wait(fault, self.in_row, u32::MAX, asked, chance)
     }
 
-    /// The attempt under way has failed because the origin is away, which says nothing of what it was for: it uses up nothing.
+    /// The attempt under way has failed because the origin is away, which says nothing of what it was for: it
+    /// uses up nothing.
     pub(crate) fn on_outage(&mut self) {
         self.landed_bytes = 0;
         self.failed += 1;
     }
 
-    /// Whether the attempt under way, which has landed `bytes` and is silent, may be left for another: it then counts as one
-    /// that failed.
+    /// Whether the attempt under way, which has landed `bytes` and is silent, may be left for another: it
+    /// then counts as one that failed.
     pub(crate) fn may_be_left_after(&self, bytes: u64, retries_max: u32) -> bool {
         bytes >= WORTH_BYTES && retries_max > 0 || self.in_vain < retries_max
     }
@@ -182,8 +187,8 @@ mod tests {
         check(Fault::Away, 1, None, 0.5, None);
     }
 
-    /// A row of failures, each after an attempt that landed that many KiB and with that much landed by all, in KiB; the
-    /// most that is waited before each next attempt, in ms. Two retries.
+    /// A row of failures, each after an attempt that landed that many KiB and with that much landed by all,
+    /// in KiB; the most that is waited before each next attempt, in ms. Two retries.
     fn check_row(failures: &[(Fault, u64, u64, Option<u64>)]) {
         let mut attempts = Attempts::default();
         for (number, (fault, landed_kib, all_kib, expected_ms)) in (1..).zip(failures) {

@@ -1,5 +1,5 @@
-//! A call: one request until its answer is good. Redirects are followed, moved buckets learnt, refused keys renewed.
-//! Ranges of objects, HEADs, listings and the services that give out keys all take this road.
+//! A call: one request until its answer is good. Redirects are followed, moved buckets learnt, refused keys
+//! renewed. Ranges of objects, HEADs, listings and the services that give out keys all take this road.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -120,7 +120,8 @@ impl Call<'_> {
         self.template.redirect(target).map_err(|why| Failure::redirected_to_no_url(&why))
     }
 
-    /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
+    /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no
+    /// attempt.
     async fn exchange(&self, shard: &Rc<Shard>) -> Result<Response, Failure> {
         let outgoing = self.template.outgoing(self.asked, self.if_match).await?;
         let outgoing = shard.by_proxy(outgoing, Purpose::Store);
@@ -230,8 +231,8 @@ impl Shards {
     }
 }
 
-/// An operation and its whole answer; a failure tells whether the origin does not want to, or could not be asked as often
-/// as that.
+/// An operation and its whole answer; a failure tells whether the origin does not want to, or could not be
+/// asked as often as that.
 pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Result<(Head, Bytes), Failure> {
     let mut attempts = Attempts::default();
     let class = operation.class();
@@ -256,8 +257,8 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
 }
 
 impl Call<'_> {
-    /// The whole of a good answer. A listing may come slowly, but something of it must come every now and then; and one
-    /// that begins well may be a refusal all the same.
+    /// The whole of a good answer. A listing may come slowly, but something of it must come every now and
+    /// then; and one that begins well may be a refusal all the same.
     async fn whole(&self, shard: &Rc<Shard>) -> Result<(Head, Bytes), Failure> {
         let mut answer = self.ask(shard).await?;
         let asked = answer.asked.into_std();

@@ -36,7 +36,8 @@ use crate::shard::shared::Shared;
 pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
-    /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
+    /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives
+    /// one at a time.
     pub(crate) scratch: RefCell<Lease>,
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
@@ -75,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// The connection to `endpoint` that was used last: its congestion window is the warmest. None to `shunned`, and none
-    /// that is better let go.
+    /// The connection to `endpoint` that was used last: its congestion window is the warmest. None to
+    /// `shunned`, and none that is better let go.
     pub(crate) fn idle_connection(
         &self,
         endpoint: &Endpoint,
@@ -97,9 +98,10 @@ impl Shard {
         self.shared.endpoints.lets_go(connection.address, connection.opened)
     }
 
-    /// A new connection to `endpoint`, or to the proxy that leads there: to the first of its addresses that can be reached
-    /// `within` that time, in the order of their ranking, and to `shunned` last. One that takes its time is not waited for: the
-    /// next is tried beside it, and what becomes of the first is noted all the same.
+    /// A new connection to `endpoint`, or to the proxy that leads there: to the first of its addresses that
+    /// can be reached `within` that time, in the order of their ranking, and to `shunned` last. One that
+    /// takes its time is not waited for: the next is tried beside it, and what becomes of the first is noted
+    /// all the same.
     pub(crate) async fn connect(
         self: &Rc<Shard>,
         endpoint: &Endpoint,
@@ -145,7 +147,8 @@ impl Shard {
         }
     }
 
-    /// Connects to one address, and tells what came of it: the ranking always, and whoever still waits for it.
+    /// Connects to one address, and tells what came of it: the ranking always, and whoever still waits for
+    /// it.
     fn start_connect(
         self: &Rc<Shard>,
         endpoint: &Endpoint,
@@ -183,7 +186,8 @@ impl Shard {
         }
     }
 
-    /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.
+    /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for
+    /// TLS.
     pub(crate) fn misdirected(&self, endpoint: &Endpoint, status: u16, body: &[u8]) -> Option<Failure> {
         let error = match (status, self.shared.routes.forwarder(endpoint, Purpose::Store)) {
             (407, Some(proxy)) => proxy.refused_login(),
@@ -193,8 +197,8 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// WaitReason before the next attempt at what passes `gate`, or gives the failure back when there is to be none. Where the
-    /// origin is away the next request waits for it at the gate.
+    /// WaitReason before the next attempt at what passes `gate`, or gives the failure back when there is to
+    /// be none. Where the origin is away the next request waits for it at the gate.
     pub(crate) async fn wait_or_give_up(
         &self,
         (gate, class): (&Gate, Class),
@@ -230,8 +234,8 @@ impl Shard {
         gate.cell(self.number)
     }
 
-    /// Counts `bytes` of a body that have landed, of which writing to a file took `writing`; waits until `--bandwidth` has
-    /// room for more.
+    /// Counts `bytes` of a body that have landed, of which writing to a file took `writing`; waits until
+    /// `--bandwidth` has room for more.
     pub(crate) async fn on_received(&self, gate: &Gate, bytes: u64, writing: Duration) {
         let counters = self.cell(gate);
         gate.on_received(counters, bytes, writing);

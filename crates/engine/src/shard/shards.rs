@@ -1,4 +1,5 @@
-//! The threads of a client: started as they are wanted, stopped when it is closed. Whoever has work for one sends a task.
+//! The threads of a client: started as they are wanted, stopped when it is closed. Whoever has work for one
+//! sends a task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +18,8 @@ use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
 
-/// What a shard is asked to do: a task of its own on the shard's runtime. One that is dropped before lets go of what it holds.
+/// What a shard is asked to do: a task of its own on the shard's runtime. One that is dropped before lets go
+/// of what it holds.
 pub(crate) struct Task(Box<dyn FnOnce(Rc<Shard>) -> Work + Send>);
 
 /// A task that has begun.
@@ -71,8 +73,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Where a shard takes its jobs, starting shards up to it. Threads do not survive a fork: a child process needs a client
-    /// of its own.
+    /// Where a shard takes its jobs, starting shards up to it. Threads do not survive a fork: a child process
+    /// needs a client of its own.
     ///
     /// # Errors
     /// As [`Shards::send`].

@@ -18,12 +18,13 @@ const AHEAD_BYTES: u64 = 4 << 10;
 const HEAD_BYTES: u64 = 512;
 /// Longer than this nobody waits between two attempts.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// What the throttle of a class adds once an origin has refused: a pause of a second at most, and then its turn among the
-/// others, sixteen of whom may ask every second.
+/// What the throttle of a class adds once an origin has refused: a pause of a second at most, and then its
+/// turn among the others, sixteen of whom may ask every second.
 const THROTTLED_WAIT_MAX: Duration = Duration::from_secs(6);
 /// From a cancel to the end, in virtual time: what the looks of the simulated caller are apart, and a tick.
 const LET_GO_WITHIN: Duration = Duration::from_millis(500);
-/// A fair run lasts at most so many times what its requests need one after the other on each of its connections…
+/// A fair run lasts at most so many times what its requests need one after the other on each of its
+/// connections…
 const FAIR_FACTOR: f64 = 1.5;
 /// … and this, for the looks of the simulated caller and reader.
 const FAIR_SLACK: Duration = Duration::from_millis(500);
@@ -36,7 +37,8 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
         wrong.push(format!("{} bytes are still leased when all is over", outcome.held_bytes));
     }
     let (open, parallel) = (world.log.borrow().open_at_most, scenario.tuning.parallel as usize);
-    // A second for each part that is raced, and one each that the origin has closed, which nobody has seen yet.
+    // A second for each part that is raced, and one each that the origin has closed, which nobody has seen
+    // yet.
     let is_raced = !scenario.is_fair() || scenario.is_thin();
     let most = parallel * (1 + usize::from(is_raced) + usize::from(scenario.origin.closes_idle.is_some()));
     // The HEAD that asks for a checksum beside the data has a connection too, which then serves all.
@@ -68,7 +70,8 @@ pub(super) fn check_attempts(scenario: &Scenario, exchanges: &[Exchange]) -> Vec
 /// The attempts at the same bytes, in order.
 struct Attempts<'a> {
     exchanges: Vec<&'a Exchange>,
-    /// The bytes that tell size and version: asked for until there is an answer, and then until they are landed.
+    /// The bytes that tell size and version: asked for until there is an answer, and then until they are
+    /// landed.
     is_first: bool,
 }
 
@@ -98,8 +101,8 @@ fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
     found
 }
 
-/// A part is given up after `--retries` attempts in a row that brought nothing worth while, and after four times as many
-/// where the origin throttles it and serves others.
+/// A part is given up after `--retries` attempts in a row that brought nothing worth while, and after four
+/// times as many where the origin throttles it and serves others.
 fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
     let twice = 1 + u32::from(attempts.is_first);
     let again =
@@ -151,15 +154,16 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
     wrong
 }
 
-/// How long a part may wait for a slot again, where the level may fall while it waits: until all others have theirs.
+/// How long a part may wait for a slot again, where the level may fall while it waits: until all others have
+/// theirs.
 fn for_a_slot(scenario: &Scenario) -> Duration {
     let (tuning, origin) = (&scenario.tuning, &scenario.origin);
     let bytes = if tuning.is_open { tuning.part_bytes * u64::from(tuning.parallel) } else { 0 };
     Duration::from_secs_f64(bytes as f64 / origin.total_rate as f64)
 }
 
-/// Failed attempts by number, and the wait between their end and the next. Those that were worth while are the first
-/// anew; what had come before is passed over where there are no ranges, and is worth nothing.
+/// Failed attempts by number, and the wait between their end and the next. Those that were worth while are
+/// the first anew; what had come before is passed over where there are no ranges, and is worth nothing.
 fn gaps<'a>(attempts: &Attempts<'a>) -> impl Iterator<Item = (u32, Duration, &'a Exchange)> {
     let pairs: Vec<_> = attempts.exchanges.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let (mut attempt, mut furthest) = (0, 0);
@@ -176,7 +180,8 @@ fn gaps<'a>(attempts: &Attempts<'a>) -> impl Iterator<Item = (u32, Duration, &'a
     })
 }
 
-/// The waits after failures that no origin asked to wait for: how often it was tried, and how long until the next.
+/// The waits after failures that no origin asked to wait for: how often it was tried, and how long until the
+/// next.
 pub(super) fn waits(world: &World) -> Vec<(u32, Duration)> {
     if !reaches(&world.scenario) {
         return Vec::new();
@@ -269,7 +274,8 @@ fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<Str
     let lanes = parallel.min(slots).min(parts);
     let workers = u64::from(tuning.parallel).min(parts);
     let heads = u64::from(origin.dialect == Dialect::S3);
-    // A HEAD whose share of the link brings no whole answer in time is let go, and asked again on another connection.
+    // A HEAD whose share of the link brings no whole answer in time is let go, and asked again on another
+    // connection.
     let share = origin.total_rate * tuning.stall_ms / 1000 / (workers + heads);
     if !origin.closes_each && share > HEAD_BYTES && ended.connections as u64 > workers + heads {
         let opened = ended.connections;

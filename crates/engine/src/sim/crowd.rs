@@ -1,4 +1,5 @@
-//! Several transfers of one client at a time: whose parts start first where there are fewer slots than parts to fetch.
+//! Several transfers of one client at a time: whose parts start first where there are fewer slots than parts
+//! to fetch.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -146,7 +147,8 @@ fn what_is_awaited_starts_with_the_next_slot_though_much_is_fetched_ahead() {
         let begins = ones[3].begins;
         let waited = awaited.asked[0] - begins;
         assert!(waited <= PART_TIME, "it waited for {waited:?}");
-        // From its first answer on it has every slot that there is: three rounds of four, less the first part.
+        // From its first answer on it has every slot that there is: three rounds of four, less the first
+        // part.
         let took = awaited.ended - begins;
         assert!(took <= PART_TIME * 6, "its twelve parts took {took:?}");
         // The others stood still for that time and no longer.

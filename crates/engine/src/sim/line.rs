@@ -1,4 +1,5 @@
-//! A modelled connection: what the engine writes is a request, what it reads arrives piece by piece in virtual time.
+//! A modelled connection: what the engine writes is a request, what it reads arrives piece by piece in
+//! virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -188,7 +189,8 @@ impl Line {
         }
     }
 
-    /// The next piece leaves at `from`, which has come: what is to leave later takes no room on the link before.
+    /// The next piece leaves at `from`, which has come: what is to leave later takes no room on the link
+    /// before.
     fn schedule(&mut self, from: Instant) {
         self.next = None;
         let end = self.answer.bytes.len();
@@ -301,7 +303,8 @@ impl AsyncWrite for Line {
         if line.ended == Some(End::Reset) && line.draw.happens(0.3) {
             return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EPIPE)));
         }
-        // What is written to a connection that the other end has closed is lost, and the writer does not see it.
+        // What is written to a connection that the other end has closed is lost, and the writer does not see
+        // it.
         if line.ended.is_none() {
             line.request.extend_from_slice(bytes);
             if line.request.ends_with(b"\r\n\r\n") {

@@ -1,5 +1,5 @@
-//! Outages in virtual time: an origin that refuses everything for a while costs that while and little more, whatever is
-//! asked of it; one that stays away ends all of it with one error.
+//! Outages in virtual time: an origin that refuses everything for a while costs that while and little more,
+//! whatever is asked of it; one that stays away ends all of it with one error.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ fn an_outage_costs_as_long_as_it_lasts_and_little_more() {
                 format!("{seconds} s of {clean_s} s, {refused} refused, away for {lasts_s} s, seed {seed}");
             // What was on its way is sent again: as long as a part takes.
             assert!(seconds <= clean_s + lasts_s + BACK_WITHIN_S + 0.5, "{what}");
-            // Each worker may find it out for itself, a HEAD too; then one probe a second asks, after five shorter waits.
+            // Each worker may find it out for itself, a HEAD too; then one probe a second asks, after five
+            // shorter waits.
             let most = scenario.tuning.parallel as usize + 1 + 5 + lasts_s.ceil() as usize;
             assert!(refused <= most, "{what}: at most {most} are meant");
         }

@@ -1,4 +1,5 @@
-//! Policies without the engine around them: a batch's queue and a plan, under seeded events, against what they promise.
+//! Policies without the engine around them: a batch's queue and a plan, under seeded events, against what
+//! they promise.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,8 +8,8 @@ use super::scenario::Draw;
 use crate::batch::{Item, MayBegin, Queue, Work};
 use crate::policy::plan::Plan;
 
-/// Runs `workers` workers of a queue in rounds; each object and each part must be given out once, and nobody may be idle
-/// while there is something to do.
+/// Runs `workers` workers of a queue in rounds; each object and each part must be given out once, and nobody
+/// may be idle while there is something to do.
 fn check_queue(seed: u64) {
     let mut draw = Draw::new(seed);
     let sizes: Vec<u64> =
@@ -61,8 +62,8 @@ fn check_queue(seed: u64) {
     assert_eq!(fetched, sizes, "seed {seed}: parts that were fetched, parts that there are");
 }
 
-/// Every byte of what is missing is in exactly one part, in order, and a part is as long as it may be or ends where what is
-/// missing does.
+/// Every byte of what is missing is in exactly one part, in order, and a part is as long as it may be or ends
+/// where what is missing does.
 fn check_plan(seed: u64) {
     let mut draw = Draw::new(seed);
     let part_bytes = draw.between_orders(1, 1 << 32);

@@ -1,7 +1,7 @@
 //! One run: the engine's own futures on one thread, in a world whose clock jumps to whatever comes next.
 //!
-//! Nothing here blocks: the clock stands still until every task waits. What a caller would wait for with a thread of his
-//! own is looked at again and again in virtual time, and a stream is read by a task.
+//! Nothing here blocks: the clock stands still until every task waits. What a caller would wait for with a
+//! thread of his own is looked at again and again in virtual time, and a stream is read by a task.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -173,8 +173,8 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
         }
         _ => 0,
     };
-    // Connections and their names, HEADs besides, and objects that wait for one; each is charged. Of connections for HEADs each
-    // shard keeps as many as it needed at its busiest.
+    // Connections and their names, HEADs besides, and objects that wait for one; each is charged. Of
+    // connections for HEADs each shard keeps as many as it needed at its busiest.
     let tuning = &world.scenario.tuning;
     let (workers, shards) = (u64::from(tuning.parallel), u64::from(tuning.shards));
     let connections = workers * CONNECTION_BYTES + 2 * (workers + shards) * CONNECTION_BYTES;
@@ -249,8 +249,9 @@ impl Running {
                 let bytes = world.content(0, 0).len().max(world.content(0, 1).len());
                 let mut lease = Arc::<Pool>::default().lease(bytes).expect("memory");
                 lease.as_mut_slice().fill(UNTOUCHED);
-                // SAFETY: the lease lives in `Running`, and is looked at only when the transfer has ended; a run that
-                // hangs forgets both. That the engine keeps its part is what `check_aftermath` looks for.
+                // SAFETY: the lease lives in `Running`, and is looked at only when the transfer has ended; a
+                // run that hangs forgets both. That the engine keeps its part is what `check_aftermath` looks
+                // for.
                 let lent = unsafe { Memory::new(lease.as_ptr(), bytes) };
                 memory = Some(lease);
                 Landing::Memory(lent)

@@ -255,7 +255,8 @@ impl Scenario {
             && away.is_none()
     }
 
-    /// Whether the pieces of one body may be so far apart, where all share the link, that it passes for silent.
+    /// Whether the pieces of one body may be so far apart, where all share the link, that it passes for
+    /// silent.
     pub(super) fn is_thin(&self) -> bool {
         let origin = &self.origin;
         let apart_ms = 1000 * origin.pieces.1 * u64::from(self.tuning.parallel) / origin.total_rate;

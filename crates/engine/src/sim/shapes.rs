@@ -12,7 +12,8 @@ use crate::api::account::Dialect;
 
 type Shape = fn(&mut Scenario, &mut Draw);
 
-/// Seeds go round this list. To add a shape, write a function that changes what `fair` has drawn, and name it here.
+/// Seeds go round this list. To add a shape, write a function that changes what `fair` has drawn, and name it
+/// here.
 pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("fair", |_, _| {}),
     ("tiny pieces", tiny_pieces),

@@ -1,4 +1,5 @@
-//! Tails in virtual time: what stalls, slow and dead addresses and the last part cost a transfer from end to end.
+//! Tails in virtual time: what stalls, slow and dead addresses and the last part cost a transfer from end to
+//! end.
 
 use std::time::Duration;
 

@@ -115,8 +115,8 @@ fn an_address_that_comes_back_is_found_when_its_rest_is_over() {
     scenario.objects[0].bytes = 1_000;
     scenario.origin.addresses = vec![Address::Alive, Address::Returns(Duration::from_secs(5))];
     (scenario.tuning.parallel, scenario.origin.closes_each) = (1, true);
-    // A get takes three seconds with its aftermath. Refused at the second; not asked at the third, while it rests; there
-    // at the fourth, when its cooldown is over.
+    // A get takes three seconds with its aftermath. Refused at the second; not asked at the third, while it
+    // rests; there at the fourth, when its cooldown is over.
     let pauses = [0, 3, 3, 1, 10, 0].map(Duration::from_secs).to_vec();
     scenario.task = Task::One { span: Span::All, land: Land::Memory, pauses };
     let (world, wrong) = faults(&scenario, true);

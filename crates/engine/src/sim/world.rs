@@ -1,4 +1,5 @@
-//! The world around the engine while one scenario runs: its clock, its one link, and a log of all that happened there.
+//! The world around the engine while one scenario runs: its clock, its one link, and a log of all that
+//! happened there.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -19,7 +20,8 @@ pub(super) const AHEAD_BYTES: u64 = 4 << 10;
 /// Whoever takes over the rest of a part leaves its owner so much at least.
 const CUT_BYTES: u64 = 512 << 10;
 
-/// Keys of requests that ask for no part: for all there is, and for the last byte, which tells where the end is.
+/// Keys of requests that ask for no part: for all there is, and for the last byte, which tells where the end
+/// is.
 pub(super) const WHOLE: u64 = u64::MAX;
 pub(super) const LAST_BYTE: u64 = u64::MAX - 1;
 pub(super) const HEAD: u64 = u64::MAX - 2;
@@ -221,7 +223,8 @@ impl World {
         let now = self.now();
         let overlaps = self.log.borrow().exchanges.iter().any(|other| {
             let left = other.body.start + other.received..other.body.end;
-            // What is silent may be raced, from what has landed on; what is cut is left to another from there on.
+            // What is silent may be raced, from what has landed on; what is cut is left to another from there
+            // on.
             let landed = left.start.saturating_sub(AHEAD_BYTES)..=left.start;
             let is_silent = now >= other.moved_at + self.silent_for();
             let is_raced = is_silent && landed.contains(&exchange.body.start);

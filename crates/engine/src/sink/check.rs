@@ -1,12 +1,12 @@
-//! What an earlier run left, held against its journal before any of it is believed. Reads at the speed of the disk, on
-//! threads of its own: no shard waits.
+//! What an earlier run left, held against its journal before any of it is believed. Reads at the speed of the
+//! disk, on threads of its own: no shard waits.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::verify::{Ledger, PartHash};
-use crate::disk::journal::{AlignedBuffer, BLOCK_BYTES, Journal, Kept, block_range};
+use crate::disk::journal::{BLOCK_BYTES, Journal, Kept, LandedBlock, block_range};
 
 /// More threads read no faster from one disk, and hash 20 GB/s.
 const THREADS_MAX: usize = 4;
@@ -53,7 +53,7 @@ struct Run {
 
 fn good_runs(
     file: &File,
-    blocks: &[AlignedBuffer],
+    blocks: &[LandedBlock],
     journal: &Journal,
     ledger: &Ledger,
     on_block: &impl Fn(u64) -> bool,
@@ -111,7 +111,7 @@ mod tests {
             let range = block_range(number, TOTAL).expect("a block");
             let algorithm = Algorithm::ALL[number as usize % 4];
             let crc = algorithm.of(&content[range.start as usize..range.end as usize]);
-            AlignedBuffer { number, algorithm, crc }
+            LandedBlock { number, algorithm, crc }
         });
         let identity =
             DownloadIdentity { location: "x".into(), version: Version::default(), range: 100..100 + TOTAL };

@@ -45,8 +45,8 @@ impl Memory {
     /// Lends `bytes` bytes at `start`.
     ///
     /// # Safety
-    /// They must be initialised, writable, and touched by nobody else until [`crate::Transfer::wait`] has returned or the
-    /// transfer has been dropped. [`crate::Client::get_into`] is the safe form.
+    /// They must be initialised, writable, and touched by nobody else until [`crate::Transfer::wait`] has
+    /// returned or the transfer has been dropped. [`crate::Client::get_into`] is the safe form.
     pub unsafe fn new(start: *mut u8, bytes: usize) -> Memory {
         Memory { start, bytes }
     }
@@ -168,13 +168,15 @@ impl Sink {
         matches!(self, Sink::Stream(writer) if writer.0.is_abandoned())
     }
 
-    /// The place of part `index`, which lands at `at` bytes from the start of the landing, and is hashed on its way.
+    /// The place of part `index`, which lands at `at` bytes from the start of the landing, and is hashed on
+    /// its way.
     pub(crate) fn place(&self, index: u64, at: u64, hash: PartHash) -> PartWriter<'_> {
         let start = match self {
             Sink::Nowhere | Sink::File(_) => None,
             // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
             Sink::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
-            // SAFETY: `at` is within what `prepare` made, which stays until the last hold on the transfer is gone.
+            // SAFETY: `at` is within what `prepare` made, which stays until the last hold on the transfer is
+            // gone.
             Sink::Allocated(making) => Some(unsafe { making.start().add(at as usize) }),
             Sink::Stream(writer) => Some(writer.0.start_of(index)),
             Sink::Shared(memory) => Some(memory.place(at)),
@@ -198,8 +200,8 @@ impl Sink {
         }
     }
 
-    /// Nothing more will come: a waiting reader is told, a file that was not committed is removed, or with `keep` left for
-    /// the next run. The bytes that this one will find.
+    /// Nothing more will come: a waiting reader is told, a file that was not committed is removed, or with
+    /// `keep` left for the next run. The bytes that this one will find.
     pub(crate) fn close(&self, keep: bool) -> u64 {
         match self {
             Sink::Stream(writer) => writer.0.end(),
@@ -245,13 +247,15 @@ impl PartWriter<'_> {
         std::mem::take(&mut self.writing)
     }
 
-    /// Where the next bytes are received, at most `bytes`: the landing itself, or `scratch` where it consumes at once.
+    /// Where the next bytes are received, at most `bytes`: the landing itself, or `scratch` where it consumes
+    /// at once.
     pub(crate) fn spare<'a>(&'a mut self, scratch: &'a mut [u8], bytes: u64) -> &'a mut [u8] {
         let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).min(scratch.len());
         match self.landing_start() {
             None => &mut scratch[..wanted],
-            // SAFETY: initialised memory of the landing; this part is the only writer of its range. The callers keep
-            // `bytes` within the part, and the part within the memory that `prepare` or `admit` found large enough.
+            // SAFETY: initialised memory of the landing; this part is the only writer of its range. The
+            // callers keep `bytes` within the part, and the part within the memory that `prepare` or `admit`
+            // found large enough.
             Some(start) => unsafe { std::slice::from_raw_parts_mut(start, wanted) },
         }
     }
@@ -300,7 +304,8 @@ impl PartWriter<'_> {
 
     /// Where the part goes on in a landing that is memory.
     fn landing_start(&self) -> Option<*mut u8> {
-        // SAFETY: what has been filled is within the part, and the part within the caller's memory or its room.
+        // SAFETY: what has been filled is within the part, and the part within the caller's memory or its
+        // room.
         self.start.map(|start| unsafe { start.add(self.filled as usize) })
     }
 }

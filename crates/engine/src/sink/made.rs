@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::lease::Slab;
 
-/// Where a transfer leaves the memory that it made: kept by whoever asks, and given to [`crate::Landing::Allocated`].
+/// Where a transfer leaves the memory that it made: kept by whoever asks, and given to
+/// [`crate::Landing::Allocated`].
 ///
-/// The memory is the caller's from birth: `Settings::memory_bytes` does not bound it, and [`crate::Client::memory_held`] does
-/// not count it. How much may come is for whoever asks to know, or to bound by a range.
+/// The memory is the caller's from birth: `Settings::memory_bytes` does not bound it, and
+/// [`crate::Client::memory_held`] does not count it. How much may come is for whoever asks to know, or to
+/// bound by a range.
 #[derive(Clone, Default)]
 pub struct AllocatedBuffer(Arc<AllocatedSlot>);
 
@@ -19,8 +21,9 @@ struct AllocatedSlot {
     beyond: OnceLock<u64>,
 }
 
-/// Owned memory, for what lands there: aligned to 64 bytes, from 256 KiB on to pages; initialised, given back on drop.
-/// [`AlignedBuffer::as_ptr`] may be written through by whoever sees to it that nobody reads there meanwhile.
+/// Owned memory, for what lands there: aligned to 64 bytes, from 256 KiB on to pages; initialised, given back
+/// on drop. [`AlignedBuffer::as_ptr`] may be written through by whoever sees to it that nobody reads there
+/// meanwhile.
 pub struct AlignedBuffer {
     /// None of an empty one.
     slab: Option<Slab>,
@@ -38,13 +41,14 @@ impl AllocatedBuffer {
         AllocatedBuffer(Arc::new(AllocatedSlot { at_most: Some(bytes), ..AllocatedSlot::default() }))
     }
 
-    /// How many bytes would have come, where those were more than [`AllocatedBuffer::at_most`] allows: the transfer fails of it.
+    /// How many bytes would have come, where those were more than [`AllocatedBuffer::at_most`] allows: the
+    /// transfer fails of it.
     pub fn beyond(&self) -> Option<u64> {
         self.0.beyond.get().copied()
     }
 
-    /// What a transfer has left here, once: nothing before it has ended, nor where it failed. Of several that were given the
-    /// same, what the last one left.
+    /// What a transfer has left here, once: nothing before it has ended, nor where it failed. Of several that
+    /// were given the same, what the last one left.
     pub fn take(&self) -> Option<AlignedBuffer> {
         self.lock().take()
     }

@@ -1,13 +1,13 @@
-//! The stream landing: in order, through a bounded window. Each part has a room of its own from the client's memory, from
-//! when it is taken until it has been read; bytes are received straight into it.
+//! The stream landing: in order, through a bounded window. Each part has a room of its own from the client's
+//! memory, from when it is taken until it has been read; bytes are received straight into it.
 //!
 //! ```text
 //!   plan:   0  1  2  3 | 4  5  6 …
 //!           ^head      ^ not asked for before the window and the memory have room for it
 //! ```
-//! Backpressure is a room not given, never a message: a part is asked for only when there is one for all of it. Rooms are
-//! given before parts are taken, and parts are taken in order, so the part at the head always has one. A stream that is
-//! read as fast as it comes uses few rooms again and again, whatever the window.
+//! Backpressure is a room not given, never a message: a part is asked for only when there is one for all of
+//! it. Rooms are given before parts are taken, and parts are taken in order, so the part at the head always
+//! has one. A stream that is read as fast as it comes uses few rooms again and again, whatever the window.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,10 +21,12 @@ use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::lease::{Holder, Lease, Pool, addressable};
 
-/// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the cache.
+/// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the
+/// cache.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// The reader is woken when this much is there, or a part is whole: fewer hand-offs between its thread and the shard's.
+/// The reader is woken when this much is there, or a part is whole: fewer hand-offs between its thread and
+/// the shard's.
 const WAKE_BYTES: usize = 512 << 10;
 /// Less than that is looked for this often, so that a trickle is passed on, too.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -75,7 +77,8 @@ impl StreamReader {
         Some(unsafe { lent(start, bytes) })
     }
 
-    /// As [`StreamReader::next`] for a reader whose clock stands still while it waits: `Pending` where that would wait.
+    /// As [`StreamReader::next`] for a reader whose clock stands still while it waits: `Pending` where that
+    /// would wait.
     #[cfg(test)]
     pub(crate) fn try_next(&mut self) -> Poll<Option<&[u8]>> {
         let mut state = self.ring.lock();
@@ -95,8 +98,8 @@ impl StreamReader {
 /// The bytes that a reader is lent.
 ///
 /// # Safety
-/// They are those of [`Look::Bytes`]: published under the lock after they were written, and nobody writes to them again.
-/// The room that they are in stays until the reader looks again; nothing may be lent for longer.
+/// They are those of [`Look::Bytes`]: published under the lock after they were written, and nobody writes to
+/// them again. The room that they are in stays until the reader looks again; nothing may be lent for longer.
 unsafe fn lent<'a>(start: *const u8, bytes: usize) -> &'a [u8] {
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts(start, bytes) }
@@ -217,8 +220,8 @@ impl Ring {
         self.lock().abandoned
     }
 
-    /// A room for a part of so many bytes, once a window of `window_bytes` and the client's memory have it; a stream that
-    /// has none is given one in any case.
+    /// A room for a part of so many bytes, once a window of `window_bytes` and the client's memory have it; a
+    /// stream that has none is given one in any case.
     ///
     /// # Errors
     /// The reader has gone, or the machine has no memory.
@@ -279,7 +282,8 @@ impl Ring {
         self.update(part, |slot| slot.complete = true);
     }
 
-    /// Nothing more will come, and nobody writes any more. What lies behind a part that is not whole cannot be read.
+    /// Nothing more will come, and nobody writes any more. What lies behind a part that is not whole cannot
+    /// be read.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
@@ -345,7 +349,8 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
     }
 
-    /// Fills parts of these sizes, none longer than `longest`, through a window of so many of those, and reads them back.
+    /// Fills parts of these sizes, none longer than `longest`, through a window of so many of those, and
+    /// reads them back.
     fn check(parts_at_once: u64, longest: u64, sizes: &[usize]) {
         let (writer, mut reader) = stream();
         let pool = Arc::new(Pool::new(parts_at_once * 4096, 0));

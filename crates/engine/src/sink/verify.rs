@@ -1,8 +1,8 @@
 //! Verification: part checksums, taken while the bytes are hot, combined into the object's own.
 //!
-//! OSS states its checksum with every answer, S3 in a HEAD that runs beside the data, never before it. Until that answer
-//! is there each part is hashed in every form that an S3 origin may state (60 GB/s a core each, docs/numbers.md);
-//! afterwards in the stated form only, or not at all.
+//! OSS states its checksum with every answer, S3 in a HEAD that runs beside the data, never before it. Until
+//! that answer is there each part is hashed in every form that an S3 origin may state (60 GB/s a core each,
+//! docs/numbers.md); afterwards in the stated form only, or not at all.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -34,7 +34,8 @@ impl ExpectedChecksum {
         }
     }
 
-    /// What the answer to a range states about the whole: OSS always sends the object's CRC, S3 that of the range if any.
+    /// What the answer to a range states about the whole: OSS always sends the object's CRC, S3 that of the
+    /// range if any.
     pub(crate) fn of_range(checksums: &[Checksum]) -> Option<ExpectedChecksum> {
         let whole = checksums.iter().find(|checksum| checksum.algorithm == Algorithm::Crc64Xz)?;
         Some(ExpectedChecksum::Whole(whole.algorithm, whole.value))
@@ -147,21 +148,23 @@ fn combine(algorithm: Algorithm, parts: &[PartSum]) -> Option<u64> {
     let mut whole = None;
     for part in parts {
         let (_, sum) = part.sums.iter().find(|(a, _)| *a == algorithm)?;
-        // The first stands for itself: most objects have one part, and a combination costs more than its hash.
+        // The first stands for itself: most objects have one part, and a combination costs more than its
+        // hash.
         whole = Some(whole.map_or(*sum, |before| powers.combine(before, *sum, part.bytes)));
     }
     Some(whole.unwrap_or_else(|| algorithm.of(&[])))
 }
 
-/// The running checksums of one part; they go on over attempts, since a part is asked for again from where it stopped.
+/// The running checksums of one part; they go on over attempts, since a part is asked for again from where it
+/// stopped.
 pub(crate) struct PartHash {
     bytes: u64,
     hashers: Vec<(Algorithm, Hasher)>,
     marks: Option<Marks>,
 }
 
-/// Where the blocks of a journal end within a part, and what the first hash was there: the CRC of what lies between two
-/// marks follows from the two, and nothing is hashed twice.
+/// Where the blocks of a journal end within a part, and what the first hash was there: the CRC of what lies
+/// between two marks follows from the two, and nothing is hashed twice.
 struct Marks {
     /// Where the part begins in its file.
     part_start: u64,
@@ -181,8 +184,8 @@ impl PartHash {
         }
     }
 
-    /// The same for a part that begins at `part_start` of a file with a journal. Where nothing is stated about the object
-    /// its blocks are hashed all the same.
+    /// The same for a part that begins at `part_start` of a file with a journal. Where nothing is stated
+    /// about the object its blocks are hashed all the same.
     #[must_use]
     pub(crate) fn for_journal(mut self, part_start: u64) -> PartHash {
         if self.hashers.is_empty() {

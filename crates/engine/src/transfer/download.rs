@@ -1,4 +1,5 @@
-//! A get on its way: what is asked for, what its first answer settles, the parts that are left, and how it ends.
+//! A get on its way: what is asked for, what its first answer settles, the parts that are left, and how it
+//! ends.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,8 +140,8 @@ impl Download {
         Ok(download)
     }
 
-    /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain GET the answer
-    /// says more, and settles it.
+    /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain
+    /// GET the answer says more, and settles it.
     pub(crate) fn of_version(
         object: Arc<RequestTemplate>,
         known: Arc<Pinned>,
@@ -208,8 +209,8 @@ impl Download {
         Some(self.sink.file()?.earlier()?.identity.location.clone())
     }
 
-    /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
-    /// take a while.
+    /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads
+    /// it, which may take a while.
     pub(crate) async fn kept(self: &Arc<Download>, head: &Head, range: &Range<u64>) -> Kept {
         let identity = self.identity(head, range);
         let noted = self.sink.file().zip(identity).and_then(|(file, identity)| file.noted_of(&identity));
@@ -232,8 +233,8 @@ impl Download {
         }
     }
 
-    /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken for new ones:
-    /// nothing is noted then.
+    /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken
+    /// for new ones: nothing is noted then.
     fn identity(&self, head: &Head, range: &Range<u64>) -> Option<DownloadIdentity> {
         head.strong_etag()?;
         let version = Version::of(head, head.object_bytes());
@@ -248,8 +249,8 @@ impl Download {
         }
     }
 
-    /// Fixes the version and the plan by the first answer, and makes room in the landing, which has `kept` of it.
-    /// `total_bytes` is `None` where the end of the range is not known.
+    /// Fixes the version and the plan by the first answer, and makes room in the landing, which has `kept` of
+    /// it. `total_bytes` is `None` where the end of the range is not known.
     pub(crate) fn settle(
         &self,
         head: &Head,
@@ -278,7 +279,8 @@ impl Download {
         Ok(())
     }
 
-    /// Writes the journal every now and then, on the shard of whoever calls, for as long as anybody has a hold.
+    /// Writes the journal every now and then, on the shard of whoever calls, for as long as anybody has a
+    /// hold.
     pub(crate) fn keep_journal(self: &Arc<Download>) {
         if self.sink.file().and_then(FileSink::journal).is_none() {
             return;
@@ -326,8 +328,8 @@ impl Download {
         (if is_open { self.parts_left().min(more) } else { 0 }, self.transfer.slots.priority())
     }
 
-    /// A part has been carried by that slot: it stays as long as something is left and no other's turn has come. The end
-    /// game is worth a slot, too.
+    /// A part has been carried by that slot: it stays as long as something is left and no other's turn has
+    /// come. The end game is worth a slot, too.
     pub(crate) fn keep_slot(&self, shard: u32, slot: Option<Slot>) -> Option<Slot> {
         let parts = self.parts_left().clamp(1, self.transfer.more_workers() + 1);
         self.transfer.slots.keep(slot?, parts, shard as usize)
@@ -358,7 +360,8 @@ impl Download {
         }
     }
 
-    /// Holds the version of an answer against the one that all transfers of it are to read, and adds what that one lacks.
+    /// Holds the version of an answer against the one that all transfers of it are to read, and adds what
+    /// that one lacks.
     pub(crate) fn hold_against_known(&self, found: &Version) -> Result<(), Failure> {
         match self.known.as_ref().and_then(|known| known.learn(found)) {
             Some(difference) => Err(Failure::changed(&difference)),
@@ -367,9 +370,9 @@ impl Download {
     }
 
     /// The next part that nobody has taken, once there is room for it and a slot; `None` when all are taken.
-    /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
-    /// parts behind one that waits. It comes before the slot, too: who waits for a reader keeps no slot from others.
-    /// `slot` is one that whoever asks, on shard `shard`, has already.
+    /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot
+    /// fill with parts behind one that waits. It comes before the slot, too: who waits for a reader keeps no
+    /// slot from others. `slot` is one that whoever asks, on shard `shard`, has already.
     pub(crate) async fn take_part(&self, shard: u32, slot: Option<Slot>) -> Result<Option<Turn>, Error> {
         let Some(settled) = self.settled.get() else { return Ok(None) };
         let left = settled.plan().left(1);
@@ -408,8 +411,9 @@ impl Download {
         Ok(Some(Turn { taken, slot }))
     }
 
-    /// The end game: all parts are taken, and the rest of the slowest is shared with whoever has a slot, or finds one free:
-    /// it is not worth waiting for, nor a request where others wait for theirs. The parts of a stream have their rooms.
+    /// The end game: all parts are taken, and the rest of the slowest is shared with whoever has a slot, or
+    /// finds one free: it is not worth waiting for, nor a request where others wait for theirs. The parts of
+    /// a stream have their rooms.
     async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
         let waits = self.transfer.owner.as_ref().is_some_and(|owner| owner.has_more());
@@ -490,12 +494,14 @@ impl Download {
         Progress { kept_bytes, ..self.transfer.counters.progress(total_bytes, limited_by) }
     }
 
-    /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants to be called.
+    /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants
+    /// to be called.
     pub(crate) fn finish(&self) {
         self.transfer.gate.leave(self.transfer.slots.transfer());
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let kept_bytes = match result.as_ref().err() {
-            // It says nothing about what was left of another object, or range: a slip in what was typed loses nothing.
+            // It says nothing about what was left of another object, or range: a slip in what was typed loses
+            // nothing.
             Some(error) if self.is_of_another() || error.kind() == ErrorKind::Usage => {
                 self.sink.close(true);
                 0

@@ -50,8 +50,9 @@ impl Get {
         self
     }
 
-    /// Only of the version of that ETag, as [`crate::Version::etag`] tells it; quotes may be left out. Any other there is
-    /// [`crate::ErrorKind::Changed`], before a byte has landed, and so is an origin that tells no ETag.
+    /// Only of the version of that ETag, as [`crate::Version::etag`] tells it; quotes may be left out. Any
+    /// other there is [`crate::ErrorKind::Changed`], before a byte has landed, and so is an origin that tells
+    /// no ETag.
     #[must_use]
     pub fn with_if_match(mut self, etag: impl Into<String>) -> Get {
         self.if_match = Some(etag.into());
@@ -65,8 +66,9 @@ impl Get {
         self
     }
 
-    /// Asks for the whole by one plain GET, whose answer states the checksum as well: no range and no HEAD. For objects that are
-    /// known, or likely, to be small; a large one comes as one stream. Without effect on a range.
+    /// Asks for the whole by one plain GET, whose answer states the checksum as well: no range and no HEAD.
+    /// For objects that are known, or likely, to be small; a large one comes as one stream. Without effect on
+    /// a range.
     #[must_use]
     pub fn in_one_answer(mut self) -> Get {
         self.in_one_answer = true;
@@ -94,13 +96,14 @@ impl Get {
         self
     }
 
-    /// Calls `on_end` once when the end is settled, however it came: [`crate::Transfer::wait`] returns at once then. Where
-    /// [`crate::Client::get`] fails it is never called; else it may be before that returns, and after the [`crate::Transfer`]
-    /// was dropped.
+    /// Calls `on_end` once when the end is settled, however it came: [`crate::Transfer::wait`] returns at
+    /// once then. Where [`crate::Client::get`] fails it is never called; else it may be before that returns,
+    /// and after the [`crate::Transfer`] was dropped.
     ///
-    /// It runs on a thread of the engine's, without any lock, and all that this thread carries waits for it: it should do
-    /// little, such as wake somebody. It must not wait for a transfer that runs (as the drop of one does), nor ask what
-    /// blocks, nor drop the client: that would wait for its own thread. Its panic ends nothing but itself.
+    /// It runs on a thread of the engine's, without any lock, and all that this thread carries waits for it:
+    /// it should do little, such as wake somebody. It must not wait for a transfer that runs (as the drop of
+    /// one does), nor ask what blocks, nor drop the client: that would wait for its own thread. Its panic
+    /// ends nothing but itself.
     #[must_use]
     pub fn on_end(mut self, on_end: impl FnOnce() + Send + 'static) -> Get {
         self.on_end = Some(Box::new(on_end));

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::transfer::Download;
 
-/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
+/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that
+/// happens.
 pub(crate) struct TransferGuard(Arc<Download>);
 
 impl TransferGuard {

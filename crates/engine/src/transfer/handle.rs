@@ -8,8 +8,8 @@ use crate::base::report::{Progress, Report};
 use crate::policy::queue::Priority;
 use crate::transfer::Download;
 
-/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread of the engine's
-/// (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
+/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread
+/// of the engine's (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
 pub struct Transfer {
     running: Arc<Download>,
 }

@@ -1,4 +1,5 @@
-//! A transfer: what both directions have. What a get has besides is in `download`; what its caller holds, in `handle`.
+//! A transfer: what both directions have. What a get has besides is in `download`; what its caller holds, in
+//! `handle`.
 
 pub(crate) mod download;
 pub(crate) mod get;
@@ -89,7 +90,8 @@ impl ActiveTransfer {
         Working(Some(&self.workers))
     }
 
-    /// How many workers there may be besides: as many wait for a reader, or to try again, as might be in flight at most.
+    /// How many workers there may be besides: as many wait for a reader, or to try again, as might be in
+    /// flight at most.
     fn more_workers(&self) -> u64 {
         u64::from(self.gate.limit().saturating_sub(self.workers.load(Ordering::Relaxed)))
     }

@@ -1,5 +1,6 @@
-//! One part on its way: attempts until it is whole, each asking only for what is missing. A body that is silent for longer
-//! than is usual, or slow beside those of other addresses, is left for another attempt at the rest (docs/decisions/hedge.md).
+//! One part on its way: attempts until it is whole, each asking only for what is missing. A body that is
+//! silent for longer than is usual, or slow beside those of other addresses, is left for another attempt at
+//! the rest (docs/decisions/hedge.md).
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -109,7 +110,8 @@ impl<'a> Part<'a> {
         Ok(self.finish())
     }
 
-    /// Waits before the next attempt, or gives the error back when there is to be none. Others have its slot meanwhile.
+    /// Waits before the next attempt, or gives the error back when there is to be none. Others have its slot
+    /// meanwhile.
     pub(crate) async fn wait_or_give_up(
         &mut self,
         shard: &Shard,
@@ -265,7 +267,8 @@ impl<'a> Part<'a> {
         Ok(landed)
     }
 
-    /// Counts what one receive has landed, once for all who count. Waits where `--bandwidth` has no room for more.
+    /// Counts what one receive has landed, once for all who count. Waits where `--bandwidth` has no room for
+    /// more.
     async fn on_received(&mut self, shard: &Shard, bytes: u64) {
         let transfer = &self.running.transfer;
         transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! An origin without ranges: one stream, landed part by part and in order. When it breaks it is asked for again, and what
-//! has landed is passed over.
+//! An origin without ranges: one stream, landed part by part and in order. When it breaks it is asked for
+//! again, and what has landed is passed over.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! The loops that carry a transfer: the lead, which asks first and settles the plan, and the workers, which take part
-//! after part.
+//! The loops that carry a transfer: the lead, which asks first and settles the plan, and the workers, which
+//! take part after part.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub(crate) fn work_source(download: &Arc<Download>) -> Weak<dyn WorkSource> {
     source
 }
 
-/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has no seat
-/// of its own but that of the worker that leads it.
+/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects
+/// has no seat of its own but that of the worker that leads it.
 pub(crate) async fn run_lead(shard: Rc<Shard>, hold: TransferGuard, seat: Option<Seat>) {
     hold.transfer.join_shard(shard.number);
     if seat.is_some() {
@@ -74,7 +74,8 @@ async fn run_worker(shard: Rc<Shard>, hold: TransferGuard, _seat: Seat, slot: Sl
     run_until_stopped(&hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
 }
 
-/// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
+/// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object
+/// by one GET.
 pub(crate) async fn run_segment(shard: Rc<Shard>, hold: TransferGuard, _seat: Seat) {
     hold.transfer.join_shard(shard.number);
     hold.transfer.gate.keep_time();
@@ -83,7 +84,8 @@ pub(crate) async fn run_segment(shard: Rc<Shard>, hold: TransferGuard, _seat: Se
         let Some(bytes) = running.range().map(|range| range.end - range.start) else {
             return lead(&shard, &hold).await;
         };
-        // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
+        // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to
+        // end.
         let slots = &running.transfer.slots;
         let is_small = bytes <= SMALL_BYTES && slots.priority() == Priority::Awaited;
         let most = shard.shared.memory_plan.parallel_max;
@@ -160,8 +162,9 @@ async fn lead(shard: &Rc<Shard>, hold: &TransferGuard) -> Result<(), Error> {
     hold.running().keep_journal();
     ask_for_checksum(shard, hold);
     if is_probe {
-        // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
-        // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
+        // A probe for the object's end or its version: its one byte is not part of the plan's first part. It
+        // is read so that the connection can carry a part; one that breaks over it is not kept. The others
+        // need not wait for that.
         if running.parts_left() > 0 {
             start_workers(hold);
         }
@@ -218,7 +221,8 @@ async fn lead_single(
     Single::new(shard, running, answer, slot).land().await
 }
 
-/// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
+/// Asks for the first part of the span, which tells size and version; retries like any part. With the slot
+/// that it has.
 async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
@@ -242,7 +246,8 @@ async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response
             Err(failure) => failure,
         };
         drop(slot);
-        // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
+        // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by
+        // number.
         if failure.status == Some(416) && running.span.resolve(0).is_ok() && asked != Asked::Whole {
             asked = Asked::Whole;
             continue;
@@ -282,9 +287,10 @@ fn start_workers(hold: &TransferGuard) {
     hold.transfer.gate.start_workers();
 }
 
-/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
-/// refuses leaves the object unverified. One that is down may well state a checksum, and bytes that nobody compared are not
-/// to pass for whole because of that: it is asked as long as data come, and once more when they are all there.
+/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first
+/// answer. One that refuses leaves the object unverified. One that is down may well state a checksum, and
+/// bytes that nobody compared are not to pass for whole because of that: it is asked as long as data come,
+/// and once more when they are all there.
 fn ask_for_checksum(shard: &Rc<Shard>, hold: &TransferGuard) {
     if hold.ledger.is_expected() {
         return;

@@ -1,4 +1,5 @@
-//! An origin of which most answers are wrong, each in a way that the object's number chooses. It keeps nothing itself.
+//! An origin of which most answers are wrong, each in a way that the object's number chooses. It keeps
+//! nothing itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -108,7 +109,8 @@ fn config(identity: &Identity) -> ServerConfig {
         .expect("the certificate and its key")
 }
 
-/// What an answer is written to, and the socket beneath it. A clean end over TLS is the alert and then the FIN.
+/// What an answer is written to, and the socket beneath it. A clean end over TLS is the alert and then the
+/// FIN.
 trait Line: Read + Write {
     fn socket(&self) -> &TcpStream;
     fn end(&mut self) -> std::io::Result<()>;

@@ -1,5 +1,6 @@
-//! Thousands of transfers that go wrong in every way leave one process as it was: its descriptors, its threads, its memory,
-//! and the folder. A binary of its own, since it counts what the whole process has. `make leaks` takes ten thousand.
+//! Thousands of transfers that go wrong in every way leave one process as it was: its descriptors, its
+//! threads, its memory, and the folder. A binary of its own, since it counts what the whole process has.
+//! `make leaks` takes ten thousand.
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 #[path = "../secure/certificates.rs"]
@@ -15,8 +16,8 @@ use faults::{FAULTS, Faulty, SIZE};
 use flatout_engine::{Client, Config, Error, Folder, Get, Landing, Wanted, stream};
 use flatout_wire::location::Location;
 
-/// Memory that may stay with the allocator and with the threads' stacks once they have been used: twice the most that was
-/// seen (docs/numbers.md), and far under a KiB for each of ten thousand transfers.
+/// Memory that may stay with the allocator and with the threads' stacks once they have been used: twice the
+/// most that was seen (docs/numbers.md), and far under a KiB for each of ten thousand transfers.
 const RSS_BYTES_MAX: u64 = 2 << 20;
 const WARM_UP: usize = 600;
 const PARALLEL: u32 = 4;
@@ -161,7 +162,8 @@ fn rss_bytes() -> u64 {
 #[test]
 fn faulty_transfers_leave_the_process_as_it_was() {
     let count = std::env::var("FLATOUT_LEAKS").map_or(1_200, |count| count.parse().expect("a number"));
-    // Where a crate of the workspace wants signals of it, tokio makes a pair of sockets for them, once for the process.
+    // Where a crate of the workspace wants signals of it, tokio makes a pair of sockets for them, once for
+    // the process.
     drop(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
     round(count, None);
     // Most of these cost a handshake: a quarter of them is enough.
@@ -187,7 +189,8 @@ fn round(count: usize, authority: Option<&Authority>) {
         grown >> 10
     );
     let kept = counts().threads.saturating_sub(threads);
-    // Of eleven kinds of answers one is right; of what is asked for one by one, which is half, a fifth is cancelled.
+    // Of eleven kinds of answers one is right; of what is asked for one by one, which is half, a fifth is
+    // cancelled.
     let share = failed * 100 / count;
     assert!((75..=90).contains(&share), "{failed} of {count} failed: {} kinds of answers", FAULTS.len());
     // AddressSanitizer keeps what was freed for a while, and looks for leaks itself.

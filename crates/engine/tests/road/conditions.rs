@@ -1,4 +1,5 @@
-//! A get of one version and no other: the first request says so, and where an origin does not listen its answer is looked at.
+//! A get of one version and no other: the first request says so, and where an origin does not listen its
+//! answer is looked at.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Reads of objects whose format we know: what follows is there, in few requests, and nothing else is fetched.
+//! Reads of objects whose format we know: what follows is there, in few requests, and nothing else is
+//! fetched.
 
 use std::sync::Arc;
 

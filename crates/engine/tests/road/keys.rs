@@ -133,7 +133,8 @@ fn a_token_that_expires_on_the_way_is_renewed_once() {
 
 #[test]
 fn tokens_that_live_for_a_moment_are_renewed_as_often_as_it_takes() {
-    // Each token serves four requests: the second renewal came within seconds of the first, and was not asked for.
+    // Each token serves four requests: the second renewal came within seconds of the first, and was not asked
+    // for.
     let served: Mutex<HashMap<String, u32>> = Mutex::default();
     let origin = guarded("ExpiredToken", move |token, _| {
         let mut served = served.lock().unwrap();

@@ -1,4 +1,5 @@
-//! An origin that does what a test tells it to, right or wrong: a thread per connection, requests in, bytes out.
+//! An origin that does what a test tells it to, right or wrong: a thread per connection, requests in, bytes
+//! out.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

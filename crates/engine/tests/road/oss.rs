@@ -1,4 +1,5 @@
-//! The road of a get from Alibaba Cloud OSS: what is asked, how it is signed and verified, what is said when it refuses.
+//! The road of a get from Alibaba Cloud OSS: what is asked, how it is signed and verified, what is said when
+//! it refuses.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! S3 buckets that lie elsewhere than one thought, and what else real services refuse for: the right bytes, or a clear line.
+//! S3 buckets that lie elsewhere than one thought, and what else real services refuse for: the right bytes,
+//! or a clear line.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Presigned URLs, read back by plain http from an origin that asks for keys and whose checks were written by others.
+//! Presigned URLs, read back by plain http from an origin that asks for keys and whose checks were written by
+//! others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Reads here and there of one object: whatever the pattern, the bytes are right, and few are fetched that nobody reads.
+//! Reads here and there of one object: whatever the pattern, the bytes are right, and few are fetched that
+//! nobody reads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

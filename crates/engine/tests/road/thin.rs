@@ -36,15 +36,16 @@ fn read(reader: &Reader, at: u64, bytes: u64) {
     assert!(pieces.slices().collect::<Vec<_>>().concat() == right, "{bytes} at {at}");
 }
 
-/// Once thirty bodies of a window that had doubled with each wait shared the link with the one that was waited for: of what the
-/// link brought a fifth was read.
+/// Once thirty bodies of a window that had doubled with each wait shared the link with the one that was
+/// waited for: of what the link brought a fifth was read.
 #[test]
 fn on_a_thin_link_most_of_what_comes_is_read() {
     let (_origin, client, reader) = scene();
     for at in (0..10 * MIB).step_by(256 << 10) {
         read(&reader, at, 256 * KIB);
         let held = client.reader_stats().held_bytes;
-        // What is kept behind the reader is a little of it; before anything is known of the link, it is a window.
+        // What is kept behind the reader is a little of it; before anything is known of the link, it is a
+        // window.
         assert!(held <= 10 * MIB, "{held} bytes are there or on their way at {at}");
     }
     let stats = client.reader_stats();

@@ -1,4 +1,5 @@
-//! TLS and proxies on the road of a get: whom the client trusts, what is resumed, and one clear line for what is wrong.
+//! TLS and proxies on the road of a get: whom the client trusts, what is resumed, and one clear line for what
+//! is wrong.
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod certificates;
@@ -107,8 +108,8 @@ fn objects_arrive_over_both_versions_and_in_records_of_any_size() {
 
 #[test]
 fn no_byte_is_waited_for_that_has_been_taken_in() {
-    // The last bytes of a body arrive after a record of it was taken in by half: a floor above what is still to come
-    // would wait for ever.
+    // The last bytes of a body arrive after a record of it was taken in by half: a floor above what is still
+    // to come would wait for ever.
     let wire_bytes = PART as usize + 19 * 22;
     for pause_at in
         [1, 200_000, wire_bytes - 20_000, wire_bytes - 16_000, wire_bytes - 9_000, wire_bytes - 30]

@@ -1,4 +1,5 @@
-//! A proxy of the tests' own: whatever host it is asked for, it leads to one address; it remembers what it was asked.
+//! A proxy of the tests' own: whatever host it is asked for, it leads to one address; it remembers what it
+//! was asked.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! A survey: every address is tried, handshakes are told, no request is sent, and what does not answer ends in time.
+//! A survey: every address is tried, handshakes are told, no request is sent, and what does not answer ends
+//! in time.
 
 use std::net::TcpListener;
 

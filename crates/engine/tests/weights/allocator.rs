@@ -1,5 +1,5 @@
-//! An allocator that counts what the engine's own threads hold: those whose names begin with `flatout-`. What they free was
-//! theirs in all that is measured here.
+//! An allocator that counts what the engine's own threads hold: those whose names begin with `flatout-`. What
+//! they free was theirs in all that is measured here.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

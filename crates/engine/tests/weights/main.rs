@@ -1,5 +1,6 @@
-//! What the engine's account says that it holds is what it does hold: no less than its threads have from the allocator, and
-//! not many times as much. A binary of its own, since its allocator counts. docs/decisions/memory.md has the figures.
+//! What the engine's account says that it holds is what it does hold: no less than its threads have from the
+//! allocator, and not many times as much. A binary of its own, since its allocator counts.
+//! docs/decisions/memory.md has the figures.
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod allocator;

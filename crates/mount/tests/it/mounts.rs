@@ -47,7 +47,8 @@ fn direct_io_passes_the_page_cache() {
     let held = Held::new();
     for (name, flags) in [("big", libc::O_DIRECT), ("direct", 0)] {
         let file = OpenOptions::new().read(true).custom_flags(flags).open(held.path(name)).unwrap();
-        // 1 MiB that begins on a page: it would be parted over 257 of them, and asked for in two requests, otherwise.
+        // 1 MiB that begins on a page: it would be parted over 257 of them, and asked for in two requests,
+        // otherwise.
         let mut space = vec![0; (1 << 20) + 4096];
         let start = space.as_ptr().align_offset(4096);
         let bytes = &mut space[start..][..1 << 20];

@@ -1,4 +1,5 @@
-//! Each operation by its bytes: what is asked, what is answered, what is refused, and what cannot be understood.
+//! Each operation by its bytes: what is asked, what is answered, what is refused, and what cannot be
+//! understood.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +184,8 @@ fn files_are_opened_to_read_only() {
 #[test]
 fn bytes_are_read_from_where_they_lie() {
     let (mut kernel, session) = Kernel::serve(&Arc::default());
-    // Inode, from, bytes asked, bytes had. In one piece, in pieces, in more pieces than one writev(2) takes, from another thread.
+    // Inode, from, bytes asked, bytes had. In one piece, in pieces, in more pieces than one writev(2) takes,
+    // from another thread.
     let table = [
         (HELLO, 0, 4096, 13),
         (HELLO, 7, 3, 3),
@@ -292,8 +294,8 @@ fn the_rest_is_answered_or_refused() {
     assert_eq!(kernel.ask(op::READLINK, HELLO, &[]), Err(libc::EINVAL));
     assert_eq!(kernel.ask(op::IOCTL, HELLO, &[0; 32]), Err(libc::ENOTTY));
     assert_eq!(kernel.ask(op::INIT, 0, &init(7, 45, 0)), Err(libc::EPROTO));
-    // SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, WRITE, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE, RENAME2,
-    // COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
+    // SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, WRITE, SETXATTR, REMOVEXATTR, CREATE,
+    // FALLOCATE, RENAME2, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
     for opcode in [4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47, 51, 53] {
         assert_eq!(kernel.ask(opcode, HELLO, &[0; 100]), Err(libc::EROFS), "{opcode}");
     }

@@ -1,4 +1,5 @@
-//! The kernel's side of a connection, by hand: requests are put together here, and answers taken apart, without a word of the crate's.
+//! The kernel's side of a connection, by hand: requests are put together here, and answers taken apart,
+//! without a word of the crate's.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

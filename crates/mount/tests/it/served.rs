@@ -1,4 +1,5 @@
-//! A bucket as a folder: the tree and the engine behind a real mount, and the development origin behind these.
+//! A bucket as a folder: the tree and the engine behind a real mount, and the development origin behind
+//! these.
 
 use std::collections::BTreeMap;
 use std::fs;

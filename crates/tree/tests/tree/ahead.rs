@@ -32,7 +32,8 @@ fn walk(tree: &TreeOf<Memory>, folder: u64) -> usize {
     files + below.into_iter().map(|folder| walk(tree, folder)).sum::<usize>()
 }
 
-/// Waits until so many requests were sent, and a little for one too many. Guards against hanging, no assertions about time.
+/// Waits until so many requests were sent, and a little for one too many. Guards against hanging, no
+/// assertions about time.
 #[track_caller]
 fn reaches(memory: &Memory, requests: u64) {
     for _ in 0..6_000 {
@@ -114,8 +115,8 @@ fn without_lifetimes_nothing_is_listed_ahead() {
     assert_eq!(tree.stats().listed_ahead, 0);
 }
 
-/// What the model once took for a contradiction, in one of twenty runs: a page that was asked for ahead lands between the question
-/// what is known of a name and the lookup of it, which then asks for nothing.
+/// What the model once took for a contradiction, in one of twenty runs: a page that was asked for ahead lands
+/// between the question what is known of a name and the lookup of it, which then asks for nothing.
 #[test]
 fn a_page_that_lands_between_two_questions_answers_the_second() {
     let memory = Memory::with(&["a", "b", "c"]);

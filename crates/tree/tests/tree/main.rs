@@ -48,7 +48,8 @@ fn number<S: ObjectStore>(tree: &TreeOf<S>, path: &str) -> u64 {
     find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).attributes.ino
 }
 
-/// The names of a folder as `ls -p` shows them, `.` and `..` left out; the folder is opened, read and released.
+/// The names of a folder as `ls -p` shows them, `.` and `..` left out; the folder is opened, read and
+/// released.
 fn names<S: ObjectStore>(tree: &TreeOf<S>, folder: u64) -> Vec<String> {
     let handle = tree.open_folder(folder).unwrap();
     let names = read(tree, handle, 0, false).into_iter().map(|(name, _)| name).collect();
@@ -71,7 +72,8 @@ fn read<S: ObjectStore>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) 
     names
 }
 
-/// All that a file says, by one open. As the kernel does: what cannot be opened any more is looked up again, once.
+/// All that a file says, by one open. As the kernel does: what cannot be opened any more is looked up again,
+/// once.
 fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
     let open = || tree.open(ino(tree, path), false).map_err(|error| error.errno);
     let again = |errno: i32| if errno == libc::ESTALE { open() } else { Err(errno) };

@@ -1,8 +1,9 @@
-//! The reference model: whatever programs do while another client changes the bucket, every answer is what the bucket was like
-//! at some moment that the lifetimes allow, and no file is a mixture of two versions.
+//! The reference model: whatever programs do while another client changes the bucket, every answer is what
+//! the bucket was like at some moment that the lifetimes allow, and no file is a mixture of two versions.
 //!
-//! The history of every key is kept. An answer that says it was told `age` ago must fit the bucket as it was at some moment
-//! since; a `.lookup` that fails must fit a moment within the negative lifetime; an open with close-to-open the bucket of now.
+//! The history of every key is kept. An answer that says it was told `age` ago must fit the bucket as it was
+//! at some moment since; a `.lookup` that fails must fit a moment within the negative lifetime; an open with
+//! close-to-open the bucket of now.
 
 mod history;
 
@@ -484,7 +485,8 @@ impl Run {
         }
     }
 
-    /// An entry is as its attributes say within their lifetime; without one it was so since shortly before the folder was read.
+    /// An entry is as its attributes say within their lifetime; without one it was so since shortly before
+    /// the folder was read.
     fn check_entry(&self, path: &str, known: &Node, since_ms: u64, plus: bool) {
         if plus && !known.lifetime.is_zero() {
             return self.check_known(path, known);

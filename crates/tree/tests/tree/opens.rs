@@ -19,7 +19,8 @@ fn within_the_lifetime_an_open_believes_what_is_known() {
     assert_eq!(memory.asked(), asked);
     memory.put("a", "another");
     assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE), "its version is gone");
-    // Whoever looks it up after that gets the version of now, by an inode of its own; the kernel does, where an open is stale.
+    // Whoever looks it up after that gets the version of now, by an inode of its own; the kernel does, where
+    // an open is stale.
     assert!(tree.lookup_known(ROOT, OsStr::new("a")).is_none());
     assert_eq!(tree.open(a, false).unwrap_err().errno, libc::ESTALE);
     assert_eq!(content(&tree, "a").unwrap(), b"another");
@@ -67,9 +68,10 @@ fn close_to_open_asks_at_each_open() {
     }
 }
 
-/// What broke once: the listing tells of 100 bytes, another client puts 10, and the file is looked up, opened and read. The
-/// lookup may believe the listing for as long as attributes live. So may the open, unless close-to-open is on; where it does,
-/// the first read says that the version is gone, and everything after it asks.
+/// What broke once: the listing tells of 100 bytes, another client puts 10, and the file is looked up, opened
+/// and read. The lookup may believe the listing for as long as attributes live. So may the open, unless
+/// close-to-open is on; where it does, the first read says that the version is gone, and everything after it
+/// asks.
 #[test]
 fn a_file_that_shrank_between_listing_and_open() {
     for on in [true, false] {
@@ -125,7 +127,8 @@ fn a_version_that_was_opened_keeps_its_inode_and_its_page_cache() {
     }
 }
 
-/// What fresh seeds found: the node of the version before last was stale, and so was that which the lookup told then.
+/// What fresh seeds found: the node of the version before last was stale, and so was that which the lookup
+/// told then.
 #[test]
 fn an_open_is_stale_once_however_often_the_object_was_replaced() {
     let memory = Memory::with(&["a"]);
@@ -259,7 +262,8 @@ fn an_object_that_a_folder_hides_is_no_proof_of_its_name() {
     assert_eq!(find(&tree, "a").unwrap().attributes.kind, FileKind::Folder, "only the object is gone");
 }
 
-/// What fresh seeds found: it went and came back, and the listing that had said so was believed by the lookup after the stale open.
+/// What fresh seeds found: it went and came back, and the listing that had said so was believed by the lookup
+/// after the stale open.
 #[test]
 fn what_a_head_has_found_is_not_said_to_be_missing() {
     let memory = Memory::with(&["a", "b"]);
@@ -275,7 +279,8 @@ fn what_a_head_has_found_is_not_said_to_be_missing() {
     assert_eq!(content(&tree, "a").unwrap(), b"another");
 }
 
-/// What fresh seeds found: a read had found the version gone, and the HEAD of the next open made a file of what a folder hides.
+/// What fresh seeds found: a read had found the version gone, and the HEAD of the next open made a file of
+/// what a folder hides.
 #[test]
 fn an_open_after_a_stale_read_does_not_bring_back_what_a_folder_hides() {
     let memory = Memory::with(&["a"]);

@@ -152,8 +152,8 @@ fn names_that_are_not_there_cost_a_listing_in_each_lifetime() {
     }
 }
 
-/// What failed in one of twenty runs: a listing says that a folder is gone, is too old to say so, and makes room for the next one;
-/// what a lookup had told before it was true again.
+/// What failed in one of twenty runs: a listing says that a folder is gone, is too old to say so, and makes
+/// room for the next one; what a lookup had told before it was true again.
 #[test]
 fn what_a_listing_said_last_outlives_it() {
     let memory = Memory::new();

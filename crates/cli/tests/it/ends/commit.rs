@@ -1,5 +1,5 @@
-//! The last step: from whole bytes under a temporary name to the file's own. It is ended at many moments, of which some
-//! fall before the rename, some into the sync that comes before it, and some after.
+//! The last step: from whole bytes under a temporary name to the file's own. It is ended at many moments, of
+//! which some fall before the rename, some into the sync that comes before it, and some after.
 
 use std::fs;
 use std::sync::mpsc;
@@ -11,7 +11,8 @@ use super::*;
 
 const LARGE: usize = 6 << 20;
 
-/// Ends a copy over an earlier file so long after the last answer: what stands there is one or the other, and whole.
+/// Ends a copy over an earlier file so long after the last answer: what stands there is one or the other, and
+/// whole.
 #[track_caller]
 fn check(kill: bool, wait: Duration) {
     let (told, answered) = mpsc::channel();

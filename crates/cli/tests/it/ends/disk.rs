@@ -11,8 +11,8 @@ use super::super::resume::{
 };
 use super::*;
 
-/// A file system of its own in memory, which only processes of its mount namespace see under its path: no root is needed
-/// where a user may make a namespace.
+/// A file system of its own in memory, which only processes of its mount namespace see under its path: no
+/// root is needed where a user may make a namespace.
 struct Disk {
     holder: Child,
     folder: tempfile::TempDir,

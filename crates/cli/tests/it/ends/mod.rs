@@ -127,7 +127,8 @@ impl Held {
         command
     }
 
-    /// Starts it, and waits until the phase is reached: the answers kept back are asked for, all others given.
+    /// Starts it, and waits until the phase is reached: the answers kept back are asked for, all others
+    /// given.
     fn begin(&self, mut command: Command) -> Child {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();

@@ -1,6 +1,6 @@
-//! Every error that a command line can cause, side by side, in errors.txt: to be read in one go, as a stranger would, when
-//! a text changes. `FLATOUT_BLESS=1 cargo test -p flatout-cli --test it errors::` writes the file anew; what then differs
-//! in git is to be judged like code.
+//! Every error that a command line can cause, side by side, in errors.txt: to be read in one go, as a
+//! stranger would, when a text changes. `FLATOUT_BLESS=1 cargo test -p flatout-cli --test it errors::` writes
+//! the file anew; what then differs in git is to be judged like code.
 
 mod access;
 mod local;

@@ -26,7 +26,8 @@ impl Case {
         Case { command: flatout(arguments), shown: shown(arguments) }
     }
 
-    /// The same behind a shell's own doing, as `ulimit -f 64` or a redirection: `line` with `flatout …` in place of `@`.
+    /// The same behind a shell's own doing, as `ulimit -f 64` or a redirection: `line` with `flatout …` in
+    /// place of `@`.
     pub fn within(line: &str, arguments: &[&str]) -> Case {
         let shown = line.replace('@', &shown(arguments));
         Case { command: shell(&line.replace('@', "\"$0\" \"$@\""), arguments), shown }
@@ -121,8 +122,8 @@ fn steady(text: &str) -> String {
     text
 }
 
-/// What is wrong with a line of `flatout: error: doing: object: cause` or `  hint: …`; of a run of many there are also
-/// warnings, each on a line of its own.
+/// What is wrong with a line of `flatout: error: doing: object: cause` or `  hint: …`; of a run of many there
+/// are also warnings, each on a line of its own.
 fn out_of_form(line: &str) -> Option<String> {
     if !["flatout: ", "  hint: "].iter().any(|start| line.starts_with(start)) {
         return Some(format!("is out of form: {line}"));

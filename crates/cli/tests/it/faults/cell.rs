@@ -1,4 +1,5 @@
-//! One cell: an origin in its weather, a run of the program against it, and whether what is seen is what the table says.
+//! One cell: an origin in its weather, a run of the program against it, and whether what is seen is what the
+//! table says.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,8 +73,8 @@ impl Cell<'_> {
         judged.map(|()| self.hits(&run, &log)).map_err(|wrong| format!("{wrong}\n{run}{log:?}"))
     }
 
-    /// Answers with a fault, and refusals; that the rate fell while it went on; requests to the slow address; that connecting
-    /// took as long as it takes where nobody answers.
+    /// Answers with a fault, and refusals; that the rate fell while it went on; requests to the slow address;
+    /// that connecting took as long as it takes where nobody answers.
     fn hits(&self, run: &Run, log: &Log) -> usize {
         let mut falls = self.row.total.iter().flat_map(|rates| &rates.then);
         let fell = falls.any(|(from, _)| log.goes_across(*from));
@@ -195,7 +196,8 @@ impl Cell<'_> {
         self.judge_bytes(&came, end.is_some(), run, log, scene)
     }
 
-    /// Whoever gives keys is asked by each client of the run at its start, and once for each token that has expired.
+    /// Whoever gives keys is asked by each client of the run at its start, and once for each token that has
+    /// expired.
     fn judge_keys(&self, log: &Log, scene: &Scene) -> Result<(), String> {
         let Some(life) = self.row.fault_plan.expire_token else { return Ok(()) };
         let (asked, expired) = (scene.asked_for_keys(), log.expired_tokens(life));

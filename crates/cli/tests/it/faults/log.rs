@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::cell::PART_BYTES;
 
-/// Something that is asked for again and again until it is there: a range of an object, by its last byte; an empty one has
-/// none, and a page of a listing has no key either.
+/// Something that is asked for again and again until it is there: a range of an object, by its last byte; an
+/// empty one has none, and a page of a listing has no key either.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
     pub key: String,
@@ -115,7 +115,8 @@ impl Log {
         }
     }
 
-    /// What never came, or came more often than once, if that is more than `spare` answers too many in the whole run.
+    /// What never came, or came more often than once, if that is more than `spare` answers too many in the
+    /// whole run.
     pub fn unexplained(&self, spare: usize) -> Option<String> {
         let parts = || self.gets.iter().filter(|(wanted, _)| wanted.last != PROBE);
         let surplus: usize = parts().map(|(_, answers)| answers.good.saturating_sub(1)).sum();
@@ -137,8 +138,8 @@ impl Log {
         early.map(|(one, next)| format!("{:?} came back after {:.3} s", one.wanted, next.t_s - one.t_s))
     }
 
-    /// How many tokens have expired that live so long from their first use on. Who still comes with the one before has not
-    /// met with the end of another.
+    /// How many tokens have expired that live so long from their first use on. Who still comes with the one
+    /// before has not met with the end of another.
     pub fn expired_tokens(&self, life: Duration) -> usize {
         // The tunnel's watch and the log's are read one after the other.
         let life_s = life.as_secs_f64() - 0.02;

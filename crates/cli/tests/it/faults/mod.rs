@@ -1,4 +1,5 @@
-//! The fault matrix: every bad day that the wind tunnel can make, for every landing, in both dialects, plain and over TLS.
+//! The fault matrix: every bad day that the wind tunnel can make, for every landing, in both dialects, plain
+//! and over TLS.
 //!
 //! The table is `table.rs`; docs/faults.md is written from it. A seed is one course of all faults:
 //!
@@ -27,8 +28,8 @@ use table::{DIALECTS, LANDINGS, Row, Seen, rows};
 const AT_ONCE: usize = 24;
 /// What `make test` runs.
 const SEEDS: u64 = 2;
-/// With so many seeds every cell has met with its day; with one or two only every row has: 0.8^8 of the objects of eight parts
-/// pass where two answers in ten are bad.
+/// With so many seeds every cell has met with its day; with one or two only every row has: 0.8^8 of the
+/// objects of eight parts pass where two answers in ten are bad.
 const ENOUGH: u64 = 10;
 
 #[test]

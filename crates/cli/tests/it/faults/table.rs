@@ -1,4 +1,5 @@
-//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land and whoever is asked.
+//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land and whoever
+//! is asked.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -35,7 +36,8 @@ pub const DIALECTS: [Dialect; 2] = [Dialect::S3, Dialect::Oss];
 /// What is to be seen in a cell. What each part met with is counted in the tunnel's log.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// Exit code 0 and the right bytes: each part is asked for once, and once more for each answer that was no good.
+    /// Exit code 0 and the right bytes: each part is asked for once, and once more for each answer that was
+    /// no good.
     Whole,
     /// Always this end. In a folder, objects that met with nothing land all the same.
     Fails(End),
@@ -149,8 +151,8 @@ pub const SETTINGS: [&str; 10] = [
 const MANY: u32 = 20;
 /// Giving up is what is to be seen.
 const FEW: u32 = 1;
-/// What a part is asked for when every attempt is in vain: once, as often again as there are retries, and once more where
-/// the first attempt was worth its while.
+/// What a part is asked for when every attempt is in vain: once, as often again as there are retries, and
+/// once more where the first attempt was worth its while.
 const IN_VAIN: RangeInclusive<usize> = 2..=3;
 const ONCE: RangeInclusive<usize> = 1..=1;
 
@@ -158,8 +160,8 @@ const ONCE: RangeInclusive<usize> = 1..=1;
 const BUSY: usize = 2;
 /// Bytes a second, of all connections to the address together.
 const SLOW_ADDRESS: u64 = 256 << 10;
-/// What connecting to a dead address takes at least: twice the row's timeout, or the head start that it has where another is
-/// tried beside it.
+/// What connecting to a dead address takes at least: twice the row's timeout, or the head start that it has
+/// where another is tried beside it.
 const DEAD: Duration = Duration::from_secs(1);
 const HEAD_START: Duration = Duration::from_millis(250);
 

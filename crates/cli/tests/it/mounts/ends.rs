@@ -1,5 +1,5 @@
-//! Twenty-five unclean ends: whatever becomes of the process, the origin or whoever reads, `flatout umount` (where anything is
-//! left) makes the place as it was, and no process stays.
+//! Twenty-five unclean ends: whatever becomes of the process, the origin or whoever reads, `flatout umount`
+//! (where anything is left) makes the place as it was, and no process stays.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -144,8 +144,8 @@ fn uses(pid: u32, mnt: &str) -> bool {
     links.any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(mnt)))
 }
 
-/// The end of it: after one `flatout umount` where something is left, everything is as if nothing had been. `--lazy` is needed where
-/// somebody is in the way of a mount that lives, and nowhere else.
+/// The end of it: after one `flatout umount` where something is left, everything is as if nothing had been.
+/// `--lazy` is needed where somebody is in the way of a mount that lives, and nowhere else.
 #[track_caller]
 fn settle(place: &Place, pid: u32, used: Use, mut user: Option<User>, what: &str) {
     if used == Use::Reads

@@ -1,4 +1,5 @@
-//! The wind tunnel under a real mount: right bytes or a right error, and never a wait that a signal cannot end.
+//! The wind tunnel under a real mount: right bytes or a right error, and never a wait that a signal cannot
+//! end.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +20,8 @@ pub fn origin(fault_plan: FaultPlan) -> Origin {
     Origin::start(Options { fault_plan, listen: vec![own_address().into()], ..options() }).unwrap()
 }
 
-/// Of the loopback network, for one origin alone: while nobody listens there, no other test is given its port.
+/// Of the loopback network, for one origin alone: while nobody listens there, no other test is given its
+/// port.
 fn own_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -33,7 +35,8 @@ fn options() -> Options {
     Options::new(Store::Synthetic(objects, vec![]))
 }
 
-/// Another one, where one was. Somebody else of the machine may listen at that port of every address for a while.
+/// Another one, where one was. Somebody else of the machine may listen at that port of every address for a
+/// while.
 fn origin_at(address: SocketAddr, options: Options) -> Origin {
     let start = || Origin::start(Options { listen: vec![address.into()], ..options.clone() });
     let mut started = None;
@@ -61,7 +64,8 @@ fn truth(bytes: usize, key: &str) -> Vec<u8> {
     truth
 }
 
-/// Patient with an origin that is worth it, quick with one that is silent, and with little memory, so that it is asked often.
+/// Patient with an origin that is worth it, quick with one that is silent, and with little memory, so that it
+/// is asked often.
 const SETTINGS: [&str; 8] =
     ["--stall-timeout", "300ms", "--connect-timeout", "1s", "--retries", "12", "--memory", "32MiB"];
 
@@ -165,8 +169,8 @@ enum Wrong {
     Fault(FaultKind),
 }
 
-/// The origin goes bad under a mount that has seen the name: reading it is an error, with its reason in the log, and none of the bytes
-/// is wrong. When it is well again, so is the mount.
+/// The origin goes bad under a mount that has seen the name: reading it is an error, with its reason in the
+/// log, and none of the bytes is wrong. When it is well again, so is the mount.
 #[track_caller]
 fn check_error(wrong: Wrong, key: &str, errnos: &[i32], says: &str) {
     let (first, place) = (origin(FaultPlan::default()), Place::new());
@@ -229,9 +233,9 @@ fn what_is_refused_for_ever_is_an_error() {
     }
 }
 
-/// The issue's own words: kill -9 of a reader that waits for a dead origin returns within a second. A deadline that is missed on a
-/// busy machine would prove nothing, so what is looked at is that it ends while the origin is still silent and would be for minutes;
-/// how long it took is printed.
+/// The issue's own words: kill -9 of a reader that waits for a dead origin returns within a second. A
+/// deadline that is missed on a busy machine would prove nothing, so what is looked at is that it ends while
+/// the origin is still silent and would be for minutes; how long it took is printed.
 #[track_caller]
 fn check_killed(place: &Place, line: &[&str], name: &str) {
     let mut reader = User::start(line[0], &line[1..]);
@@ -263,7 +267,8 @@ fn who_waits_for_a_silent_origin_can_be_killed() {
     place.is_clear();
 }
 
-/// Its machine is off: nobody answers a connect. Whether somebody waits in open(2), read(2), stat(2) or for a page of a listing.
+/// Its machine is off: nobody answers a connect. Whether somebody waits in open(2), read(2), stat(2) or for a
+/// page of a listing.
 #[test]
 fn who_waits_for_an_origin_that_is_off_can_be_killed() {
     for close_to_open in [false, true] {

@@ -1,5 +1,5 @@
-//! Mounts that others keep: a copy of the mount namespace, an overlay, a bind mount, a loop device, a process. `umount` names them,
-//! does not wait for them, and the process ends when they do.
+//! Mounts that others keep: a copy of the mount namespace, an overlay, a bind mount, a loop device, a
+//! process. `umount` names them, does not wait for them, and the process ends when they do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +32,8 @@ fn in_a_copy(mnt: &Path) -> User {
     user
 }
 
-/// Gone from here with exit 0, kept alive for `holder`; `top` says the same. What runs beside this test may hold it, too.
+/// Gone from here with exit 0, kept alive for `holder`; `top` says the same. What runs beside this test may
+/// hold it, too.
 #[track_caller]
 fn is_held(place: &Place, ended: &Ended, pid: u32, holder: &str) {
     let mnt = place.mnt_text();
@@ -206,7 +207,8 @@ fn who_uses_it_is_named_where_it_cannot_be_unmounted() {
     place.is_clear();
 }
 
-/// In a name space of its own, with a /dev/fuse as most machines have it. Root's copy of it is not for others to look at.
+/// In a name space of its own, with a /dev/fuse as most machines have it. Root's copy of it is not for others
+/// to look at.
 #[test]
 fn a_holder_that_a_user_may_not_look_at_is_no_failure() {
     let (origin, place) = (buckets(), Place::new());

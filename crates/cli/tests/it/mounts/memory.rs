@@ -1,6 +1,7 @@
-//! One budget for what is read ahead and for names: the daemon's peak of resident memory, as the kernel counts it, under eight
-//! streams at once, many names, and readers that sleep. No timing: a peak is a peak however long it takes.
-//! `scripts/memory.py FLATOUT streams names slow` has the same of a release build, with a million names.
+//! One budget for what is read ahead and for names: the daemon's peak of resident memory, as the kernel
+//! counts it, under eight streams at once, many names, and readers that sleep. No timing: a peak is a peak
+//! however long it takes. `scripts/memory.py FLATOUT streams names slow` has the same of a release build,
+//! with a million names.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,7 +19,8 @@ use crate::program::{run, wait_until};
 const MIB: u64 = 1 << 20;
 /// The program itself, its threads' stacks, and what the allocator does not give back.
 const BESIDES: u64 = 48 * MIB;
-/// Of one name that the kernel knows, with what a listing keeps of it for a while; and what the first requests take, once.
+/// Of one name that the kernel knows, with what a listing keeps of it for a while; and what the first
+/// requests take, once.
 const NAME_BYTES: u64 = 320;
 const FIRST: u64 = 16 * MIB;
 /// Names in a folder.
@@ -120,8 +122,8 @@ fn readers_that_sleep_leave_it_to_others() {
     place.unmounted();
 }
 
-/// Names that the kernel knows have to stay: what is read ahead is less by their weight. When the kernel has forgotten them, it is
-/// what it was.
+/// Names that the kernel knows have to stay: what is read ahead is less by their weight. When the kernel has
+/// forgotten them, it is what it was.
 #[test]
 fn names_and_streams_have_one_budget() {
     const FOLDERS: u64 = 10;

@@ -1,5 +1,5 @@
-//! The mount on the real kernel, as root, against origins of our own on loopback: mounts stand in temporary folders alone, and none
-//! outlasts its test, whatever becomes of that.
+//! The mount on the real kernel, as root, against origins of our own on loopback: mounts stand in temporary
+//! folders alone, and none outlasts its test, whatever becomes of that.
 
 mod doors;
 mod ends;
@@ -117,7 +117,8 @@ impl Place {
         foreground
     }
 
-    /// Without the line about those who keep it: whatever runs beside this test may have a copy of the mount namespace.
+    /// Without the line about those who keep it: whatever runs beside this test may have a copy of the mount
+    /// namespace.
     #[track_caller]
     pub fn umount(&self, more: &[&str]) -> Ended {
         without_holders(self.umount_as_it_is(more))

@@ -62,7 +62,8 @@ fn knobs_are_flags_options_and_variables() {
     check(&["-o", "dir_mode=550"], &variables);
 }
 
-/// By default nothing in a bucket is a program, as elsewhere: the first example of docs/mount.md says how it is.
+/// By default nothing in a bucket is a program, as elsewhere: the first example of docs/mount.md says how it
+/// is.
 #[test]
 fn a_program_on_the_mount_runs_where_its_mode_says_so() {
     let script = fs::read("/bin/true").unwrap();
@@ -205,8 +206,8 @@ impl Ended {
     }
 }
 
-/// mount(8) looks for helpers in /sbin alone. In a name space of its own /sbin is another folder, and the rest of the machine does
-/// not see it; the mount itself stands there only, and goes with it.
+/// mount(8) looks for helpers in /sbin alone. In a name space of its own /sbin is another folder, and the
+/// rest of the machine does not see it; the mount itself stands there only, and goes with it.
 #[test]
 fn mount_8_finds_it_for_the_type_and_for_lines_of_fstab() {
     let (origin, place) = (buckets(), Place::new());

@@ -170,7 +170,8 @@ fn within_a_lifetime_what_is_known_holds_and_after_it_not() {
     place.unmounted();
 }
 
-/// The kernel believes the name for its lifetime, and the open finds out: ESTALE, once; whoever looks again is told that it is gone.
+/// The kernel believes the name for its lifetime, and the open finds out: ESTALE, once; whoever looks again
+/// is told that it is gone.
 #[test]
 fn within_a_lifetime_what_is_gone_is_stale_once() {
     let (origin, place) = (Buckets::new(&[("bucket/file", b"here"), ("bucket/other", b"x")]), Place::new());
@@ -264,7 +265,8 @@ fn programs_of_every_day_read_it() {
     place.unmounted();
 }
 
-/// What another reader has of the new version in the page cache is not for who opened the old one, nor for who mapped it.
+/// What another reader has of the new version in the page cache is not for who opened the old one, nor for
+/// who mapped it.
 #[test]
 fn an_old_handle_never_reads_the_new_version() {
     let (old, new) = (vec![b'A'; 4 << 20], vec![b'B'; 5 << 20]);

@@ -1,5 +1,5 @@
-//! Users whose home cannot be written to, as services have them: they mount in the background all the same, and `top` and `umount` find
-//! what they have mounted.
+//! Users whose home cannot be written to, as services have them: they mount in the background all the same,
+//! and `top` and `umount` find what they have mounted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,8 @@ use super::Place;
 use crate::objects::Buckets;
 use crate::program::{Ended, run};
 
-/// Runs `script` as root in a mount namespace of its own, in which `mounts VARIABLE=VALUE…` mounts, looks and unmounts as nobody,
-/// with these variables alone. The place is /mnt there, and /tmp is empty.
+/// Runs `script` as root in a mount namespace of its own, in which `mounts VARIABLE=VALUE…` mounts, looks and
+/// unmounts as nobody, with these variables alone. The place is /mnt there, and /tmp is empty.
 fn in_namespace(place: &Place, origin: &str, script: &str) -> Ended {
     let own = Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
     assert!(own.success());

@@ -1,4 +1,5 @@
-//! Objects that are replaced while programs have them open: a handle reads one version, whatever other handles open, map or read.
+//! Objects that are replaced while programs have them open: a handle reads one version, whatever other
+//! handles open, map or read.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -79,7 +79,8 @@ impl Lab {
         Lab { minio, proxied, gateway, fault, arguments, _toxiproxy: toxiproxy, _tinyproxy: tinyproxy }
     }
 
-    /// The program with this origin and its keys. It runs as a child of the tests, whose end is awaited by `Run`.
+    /// The program with this origin and its keys. It runs as a child of the tests, whose end is awaited by
+    /// `Run`.
     pub fn flatout(&self, arguments: &[&str]) -> Command {
         let more: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let mut command = program::flatout(&[arguments, &more].concat());

@@ -1,4 +1,5 @@
-//! A mount that an outage falls into: readers and lookups wait for it, can be killed meanwhile, and go on with the right bytes.
+//! A mount that an outage falls into: readers and lookups wait for it, can be killed meanwhile, and go on
+//! with the right bytes.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,8 @@ use super::runs::PATIENCE;
 use crate::mounts::Mount;
 use crate::program::signal;
 
-/// Reads the file of the mount as it is told, compares it with the truth, and counts on standard output how far it is: four
-/// hundred steps in all. Pages come whole, so that a step of a random reader is a request.
+/// Reads the file of the mount as it is told, compares it with the truth, and counts on standard output how
+/// far it is: four hundred steps in all. Pages come whole, so that a step of a random reader is a request.
 const READER: &str = r#"
 import mmap, os, random, sys
 how, path, truth = sys.argv[1:]
@@ -87,8 +88,8 @@ impl Reader {
         fs::read(&self.said).unwrap().iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Waits until it is in the middle of its work, and stops it there: others may need longer to begin. But for find(1), which
-    /// takes a look-up that a signal interrupts for an error, and is slow.
+    /// Waits until it is in the middle of its work, and stops it there: others may need longer to begin. But
+    /// for find(1), which takes a look-up that a signal interrupts for an error, and is slow.
     fn stop_in_the_middle(&mut self) {
         let begun = if self.kind == "find" { 10 } else { 40 };
         self.wait(|reader| reader.steps() >= begun);
@@ -171,7 +172,8 @@ fn readers_ride_out_a_restart_of_minio() {
     check(Road::Plain, Fault::Killed, Duration::from_secs(5));
 }
 
-/// While the origin is away, and stays so, a signal ends who waits for it. The mount serves others when it is back.
+/// While the origin is away, and stays so, a signal ends who waits for it. The mount serves others when it is
+/// back.
 #[test]
 fn a_reader_that_waits_for_an_origin_can_be_killed() {
     let mut lab = Lab::new(Road::Plain, Fault::Refused);

@@ -200,8 +200,8 @@ fn upload(minio: &MinIo, folder: &Path, url: &str) {
     minio.ask(&["--parallel", "--upload-file", files.to_str().unwrap(), "--output", "/dev/null", url]);
 }
 
-/// An address of the loopback network for one server alone: while nobody listens there, no other test is given its port, and
-/// no client is connected to itself.
+/// An address of the loopback network for one server alone: while nobody listens there, no other test is
+/// given its port, and no client is connected to itself.
 pub fn own_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();

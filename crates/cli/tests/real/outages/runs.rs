@@ -204,7 +204,8 @@ fn read_after(gate: &mpsc::Receiver<()>, mut stdout: ChildStdout) -> Vec<u8> {
 }
 
 impl Ended {
-    /// Why it is not all there, if it is not: the code, each byte, each object once, nothing else in the folder.
+    /// Why it is not all there, if it is not: the code, each byte, each object once, nothing else in the
+    /// folder.
     pub fn wrong(&self) -> Option<String> {
         if self.code != Some(0) || self.stderr.contains("error:") {
             let lines: Vec<&str> = self.stderr.lines().collect();

@@ -1,4 +1,5 @@
-//! toxiproxy before an origin: it cuts and refuses connections, and makes links slow, as it is told over its HTTP API.
+//! toxiproxy before an origin: it cuts and refuses connections, and makes links slow, as it is told over its
+//! HTTP API.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -15,7 +15,8 @@ use super::runs::{Run, SHAPES, Shape, start_all};
 /// Lengths of all outages, in milliseconds.
 const LENGTHS_MS: [u64; 5] = [500, 1000, 2000, 5000, 20_000];
 
-/// A run that does not go on within this time after the origin's return hangs. What it should take is in docs/numbers.md.
+/// A run that does not go on within this time after the origin's return hangs. What it should take is in
+/// docs/numbers.md.
 const RETURN_MAX: Duration = Duration::from_secs(30);
 
 /// One outage: how long each run took to go on after it.
@@ -24,8 +25,8 @@ struct Row {
     after: Vec<(Shape, Duration)>,
 }
 
-/// Outages by this fault on these roads, each with its lengths, at the same time: they wait for the most part.
-/// `FLATOUT_OUTAGES=all` has all roads and lengths, one after the other.
+/// Outages by this fault on these roads, each with its lengths, at the same time: they wait for the most
+/// part. `FLATOUT_OUTAGES=all` has all roads and lengths, one after the other.
 #[track_caller]
 fn check(fault: Fault, all: &[Road], quick: &[(Road, &'static [u64])]) {
     let wrong: Vec<String> = if *ALL {
@@ -71,7 +72,8 @@ fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
         .expect("the origin goes away while all of them run, in one of a few times")
 }
 
-/// The same; `None` where one of them was over before the origin was away: it would have been no outage for it.
+/// The same; `None` where one of them was over before the origin was away: it would have been no outage for
+/// it.
 fn outage_of_all(lab: &mut Lab, lasts: Duration) -> Option<(Row, Vec<String>)> {
     let mut runs = start_all(lab, &[]);
     let away = Instant::now();
@@ -194,7 +196,8 @@ fn a_link_that_flaps_ends_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Bodies that end too early again and again, and spikes of latency: each object is asked for again until it is whole.
+/// Bodies that end too early again and again, and spikes of latency: each object is asked for again until it
+/// is whole.
 #[test]
 fn a_link_with_fits_ends_nothing() {
     let lab = Lab::new(Road::Plain, Fault::Refused);

@@ -23,8 +23,8 @@ pub(crate) struct Piece {
 pub(crate) struct Blocks(HashMap<u64, Vec<Piece>>);
 
 impl Blocks {
-    /// A piece of a file of `total_bytes` has landed; the block that is whole with it. One whose pieces were hashed in
-    /// different forms is left out: their CRCs do not combine.
+    /// A piece of a file of `total_bytes` has landed; the block that is whole with it. One whose pieces were
+    /// hashed in different forms is left out: their CRCs do not combine.
     pub(crate) fn on_piece(&mut self, piece: Piece, total_bytes: u64) -> Option<LandedBlock> {
         let number = piece.start / BLOCK_BYTES;
         let whole = block_range(number, total_bytes)?;

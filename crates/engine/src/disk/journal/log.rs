@@ -1,5 +1,5 @@
-//! The file of a journal: blocks are appended in batches, without a sync. What a power failure tears or loses is found by
-//! the CRCs; what is not written yet is fetched again.
+//! The file of a journal: blocks are appended in batches, without a sync. What a power failure tears or loses
+//! is found by the CRCs; what is not written yet is fetched again.
 
 use std::fs::File;
 use std::io;
@@ -49,8 +49,8 @@ impl Log {
         Ok(Some(Log::new(file, identity.bytes(), head.len() as u64)))
     }
 
-    /// Goes on with the journal of an earlier run, of whose blocks `kept` were found good. A torn end is shorter than the
-    /// record that is written over it.
+    /// Goes on with the journal of an earlier run, of whose blocks `kept` were found good. A torn end is
+    /// shorter than the record that is written over it.
     pub(crate) fn go_on(file: File, journal: &Journal, kept: &[std::ops::Range<u64>]) -> Log {
         let log = Log::new(file, journal.identity.bytes(), journal.whole_bytes);
         let mut state = log.lock();
@@ -113,8 +113,8 @@ impl Log {
         state.waiting_bytes = 0;
     }
 
-    /// Writes what waits; to be called every [`BATCH_AGE`], and at the end. Bytes that the next run finds in whole blocks, and
-    /// where the last of these ends.
+    /// Writes what waits; to be called every [`BATCH_AGE`], and at the end. Bytes that the next run finds in
+    /// whole blocks, and where the last of these ends.
     pub(crate) fn flush(&self) -> (u64, u64) {
         let mut state = self.lock();
         if !state.waiting.is_empty() {

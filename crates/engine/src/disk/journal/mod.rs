@@ -1,5 +1,5 @@
-//! The journal of a download: which blocks of a file have landed, so that the next run fetches the others only
-//! (docs/decisions/journal.md).
+//! The journal of a download: which blocks of a file have landed, so that the next run fetches the others
+//! only (docs/decisions/journal.md).
 //!
 //! ```text
 //!   .NAME.flatout-HASH-0           the file so far, with holes
@@ -20,7 +20,8 @@ pub(crate) use record::{DownloadIdentity, Journal, LandedBlock, Unreadable, read
 /// What is fetched again when any of it is missing or wrong.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Below this no journal is kept: an object of eight blocks is fetched again before somebody has typed the command.
+/// Below this no journal is kept: an object of eight blocks is fetched again before somebody has typed the
+/// command.
 pub(crate) const SMALL_BYTES: u64 = 8 * BLOCK_BYTES;
 
 /// Less than this is not left behind for the next run.

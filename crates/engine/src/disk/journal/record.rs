@@ -4,8 +4,8 @@
 //!   head     "flatoutJ", format, length of the body, body, CRC-32C of all before
 //!   record   number of the block, its CRC, the CRC's algorithm, CRC-32C of the record: 24 bytes, appended
 //! ```
-//! Numbers are little-endian. A record that is torn or damaged counts for nothing, and those after it stay; of two of one
-//! block the later counts.
+//! Numbers are little-endian. A record that is torn or damaged counts for nothing, and those after it stay;
+//! of two of one block the later counts.
 
 use std::fmt;
 use std::ops::Range;

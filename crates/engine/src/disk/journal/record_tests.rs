@@ -112,7 +112,8 @@ fn another_object_version_or_range_is_of_no_use() {
 }
 
 proptest! {
-    /// A byte that is not what was written is found, wherever it is: a block is left out, or the whole is refused.
+    /// A byte that is not what was written is found, wherever it is: a block is left out, or the whole is
+    /// refused.
     #[test]
     fn no_damage_makes_a_block(
         numbers in prop::collection::vec(0u64..11, 0..20),

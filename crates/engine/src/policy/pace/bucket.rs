@@ -1,8 +1,10 @@
-//! A bucket of tokens that fills at a rate: bytes of `--bandwidth`, requests of `--request-rate`. Pure: time is an argument.
+//! A bucket of tokens that fills at a rate: bytes of `--bandwidth`, requests of `--request-rate`. Pure: time
+//! is an argument.
 
 use std::time::{Duration, Instant};
 
-/// How much may be saved up while nothing is taken: enough for ticks and turns of a shard, too little for a burst.
+/// How much may be saved up while nothing is taken: enough for ticks and turns of a shard, too little for a
+/// burst.
 const SAVED: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
@@ -40,8 +42,8 @@ impl Bucket {
         self.tokens = self.tokens.min(-self.rate * time.as_secs_f64());
     }
 
-    /// Takes `amount`, or says after how long to ask again. More than the bucket holds is lent once it is full, so that
-    /// the rate is kept whatever is asked for at once.
+    /// Takes `amount`, or says after how long to ask again. More than the bucket holds is lent once it is
+    /// full, so that the rate is kept whatever is asked for at once.
     pub(crate) fn take(&mut self, amount: f64, now: Instant) -> Result<(), Duration> {
         self.fill(now);
         let needed = amount.min(self.depth());
@@ -52,7 +54,8 @@ impl Bucket {
         Err(Duration::from_secs_f64((needed - self.tokens) / self.rate).max(Duration::from_micros(1)))
     }
 
-    /// Takes `amount` at once, on credit if need be: how long until it is paid for, and the next should be taken.
+    /// Takes `amount` at once, on credit if need be: how long until it is paid for, and the next should be
+    /// taken.
     pub(crate) fn spend(&mut self, amount: f64, now: Instant) -> Duration {
         self.fill(now);
         self.tokens -= amount;

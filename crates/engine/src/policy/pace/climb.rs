@@ -10,17 +10,18 @@
 //!                  knee
 //! ```
 //!
-//! The knee itself is not seen. But `level(Dip) × rate(Hold) / rate(Dip)` is the knee when it lies between the two; it is
-//! the level of Hold when every attempt still counts, and that of Dip when the last ones do not. As Hold stands MARGIN above
-//! what was found, one formula goes up where it should, down where it should, and rests where it should. It is no
-//! comparison with a threshold: noise moves it by little and to both sides, and each finding counts by how sure it is (a
-//! Kalman filter of one number). Hill climbers that accept or refuse steps of 2 % are moved by noise alone, and those
-//! that stop probing keep what they found by chance (reference/cli.md §7).
+//! The knee itself is not seen. But `level(Dip) × rate(Hold) / rate(Dip)` is the knee when it lies between
+//! the two; it is the level of Hold when every attempt still counts, and that of Dip when the last ones do
+//! not. As Hold stands MARGIN above what was found, one formula goes up where it should, down where it
+//! should, and rests where it should. It is no comparison with a threshold: noise moves it by little and to
+//! both sides, and each finding counts by how sure it is (a Kalman filter of one number). Hill climbers that
+//! accept or refuse steps of 2 % are moved by noise alone, and those that stop probing keep what they found
+//! by chance (reference/cli.md §7).
 
 use super::meter::{Glance, Span};
 
-/// A step is worth it when it brings this share of what it would if every attempt brought the same: azcopy and AnyBlob
-/// found the same fifth.
+/// A step is worth it when it brings this share of what it would if every attempt brought the same: azcopy
+/// and AnyBlob found the same fifth.
 const WORTH: f64 = 0.2;
 /// Enough to go on doubling at a glance, with connections that still begin.
 const PLAIN: f64 = 0.4;
@@ -46,8 +47,8 @@ const DIP_ROUNDS: f64 = 3.0;
 /// How many Ups stand between two Dips at most, while these find what is known.
 const CALM_MOST: u32 = 6;
 
-/// Variances, of logarithms. Noise of a round: at first, and at least. How the knee moves between two findings. What is
-/// not known of it after a ramp, and when it was only remembered.
+/// Variances, of logarithms. Noise of a round: at first, and at least. How the knee moves between two
+/// findings. What is not known of it after a ramp, and when it was only remembered.
 const NOISE_FIRST: f64 = 0.1 * 0.1;
 const NOISE_LEAST: f64 = 0.03 * 0.03;
 const DRIFT: f64 = 0.04 * 0.04;
@@ -60,7 +61,8 @@ const CAREFUL_ROUNDS: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The first level of all, until it is fully under way: its first parts end together, so its best moment counts.
+    /// The first level of all, until it is fully under way: its first parts end together, so its best moment
+    /// counts.
     Seed {
         rounds: u32,
         best: f64,
@@ -118,7 +120,8 @@ pub(super) struct Climb {
     doubt: f64,
     /// The variance of one round's rate, as a logarithm.
     noise: f64,
-    /// What the level of Hold carries, the past forgotten slowly; the last round of it; and which way that was off.
+    /// What the level of Hold carries, the past forgotten slowly; the last round of it; and which way that
+    /// was off.
     held: Span,
     last: Option<Span>,
     off: f64,
@@ -189,7 +192,8 @@ impl Climb {
         }
     }
 
-    /// Where it would stand now, when that has been found: what was only remembered has not, before a dip has looked.
+    /// Where it would stand now, when that has been found: what was only remembered has not, before a dip has
+    /// looked.
     pub(super) fn found(&self) -> Option<f64> {
         (!self.is_climbing() && !self.is_from_last_run).then(|| self.standing_level())
     }
@@ -200,8 +204,8 @@ impl Climb {
         self.stand(self.level * THROTTLED / MARGIN);
     }
 
-    /// A round of the present level has ended, and looked like `glance` in the end: the level may be another now. `slow`:
-    /// how many more rounds than one new connections take to get under way.
+    /// A round of the present level has ended, and looked like `glance` in the end: the level may be another
+    /// now. `slow`: how many more rounds than one new connections take to get under way.
     pub(super) fn on_round(&mut self, round: Span, glance: Option<Glance>, slow: u32) {
         self.careful = self.careful.saturating_sub(1);
         let end = glance.map_or(round.rate(), |glance| glance.span.rate());

@@ -16,9 +16,9 @@ const CARRIES_WAIT: u32 = 4;
 /// A glance looks back about this far.
 const GLANCE: f64 = 0.05;
 
-/// Threads that run, or wait for a core, for more of their time than this have no use for more connections: there is
-/// always one that they have not got to yet. With 16 toward an nginx beside it on two cores it is 0.92 to 1.0, with the 8
-/// that carry as much 0.5 to 0.9.
+/// Threads that run, or wait for a core, for more of their time than this have no use for more connections:
+/// there is always one that they have not got to yet. With 16 toward an nginx beside it on two cores it is
+/// 0.92 to 1.0, with the 8 that carry as much 0.5 to 0.9.
 const SATURATED: f64 = 0.9;
 
 /// What some level carried for a while.
@@ -94,8 +94,8 @@ pub(super) struct Glance {
     pub(super) age: f64,
 }
 
-/// Gathers ticks into rounds. A round begins once the level is reached and its new attempts carry; it is thrown away when
-/// a tick leaves the level, is held up by something of ours, or when nothing at all arrived.
+/// Gathers ticks into rounds. A round begins once the level is reached and its new attempts carry; it is
+/// thrown away when a tick leaves the level, is held up by something of ours, or when nothing at all arrived.
 #[derive(Debug)]
 pub(super) struct Meter {
     round: Span,

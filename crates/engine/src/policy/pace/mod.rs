@@ -1,10 +1,11 @@
-//! Pace: how many parts are in flight toward an origin, and how large they are, found while they fly. Pure: time is an
-//! argument, and what happened comes as samples.
+//! Pace: how many parts are in flight toward an origin, and how large they are, found while they fly. Pure:
+//! time is an argument, and what happened comes as samples.
 //!
-//! The owner ticks it every 25 ms or so while anything is in flight, starts or lets go of workers until their number is
-//! [`Pace::limit`], and cuts parts as long as [`Pace::part_bytes`] says. The bytes counted are those on the wire: finished
-//! parts are too coarse for rounds of a tenth of a second. What is not a matter of level stands beside it: a
-//! [`Throttle`](throttle::Throttle) for each class of operation, a [`Bucket`](bucket::Bucket) for `--bandwidth`.
+//! The owner ticks it every 25 ms or so while anything is in flight, starts or lets go of workers until their
+//! number is [`Pace::limit`], and cuts parts as long as [`Pace::part_bytes`] says. The bytes counted are
+//! those on the wire: finished parts are too coarse for rounds of a tenth of a second. What is not a matter
+//! of level stands beside it: a [`Throttle`](throttle::Throttle) for each class of operation, a
+//! [`Bucket`](bucket::Bucket) for `--bandwidth`.
 
 pub(crate) mod bucket;
 mod climb;
@@ -31,8 +32,9 @@ const ROUND_MOST: f64 = 0.4;
 /// Ticks further apart than this say that nothing was in flight between them.
 const GAP: Duration = Duration::from_millis(500);
 
-/// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that a connection
-/// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
+/// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that
+/// a connection to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave
+/// room for slow uploads.
 pub const LEVEL_MOST: u32 = 512;
 
 /// Fewer would leave threads of ours idle, and one that is silent for a moment would be half of all.
@@ -42,8 +44,9 @@ const LEVEL_LEAST: f64 = 4.0;
 const FIRST_RATE: f64 = 16.0 * MIB as f64;
 const FIRST_PART_MIB: f64 = 8.0;
 
-/// A guess from the cores is no more than this: from 32 an origin that needs 512 is four doublings away, and one that needs
-/// 8 is found to need 8 before a run of 20 s has opened 1.3 times as many on average. From 64 neither gets better.
+/// A guess from the cores is no more than this: from 32 an origin that needs 512 is four doublings away, and
+/// one that needs 8 is found to need 8 before a run of 20 s has opened 1.3 times as many on average. From 64
+/// neither gets better.
 const CORES_GUESS_MOST: f64 = 32.0;
 
 /// What is known before the first byte.
@@ -180,8 +183,8 @@ pub(crate) enum LimitedBy {
     Throttled { limit: u32 },
     /// The bound of the search, `--parallel`, memory or open files: more in flight might bring more.
     Bound { limit: u32, rate: f64 },
-    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`; with more of them, where that
-    /// has been tried, the second of `tried`.
+    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`; with more of
+    /// them, where that has been tried, the second of `tried`.
     Plateau { in_flight: u32, rate: f64, tried: Option<(u32, f64)> },
 }
 
@@ -200,8 +203,8 @@ pub(crate) struct Pace {
     carried: Carried,
 }
 
-/// What connections carried since a level was found: bytes, over the time that all their bodies together moved. Lumps and
-/// bodies that end between ticks are on both sides of it or on neither.
+/// What connections carried since a level was found: bytes, over the time that all their bodies together
+/// moved. Lumps and bodies that end between ticks are on both sides of it or on neither.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     bytes: f64,
@@ -223,7 +226,8 @@ struct Lately {
 impl Pace {
     pub(crate) fn new(seed: Seed, limits: Limits, now: Instant) -> Pace {
         let part = match seed.remembered {
-            // Short at first: the level may be far too high by now, and a slot is given up when its part ends.
+            // Short at first: the level may be far too high by now, and a slot is given up when its part
+            // ends.
             Some(found) => {
                 let mib = (found.part_bytes as f64).min(found.connection_rate as f64 / 4.0) / MIB as f64;
                 PartSize::new(limits.part_bytes, mib, seed.connection_rate())
@@ -254,8 +258,8 @@ impl Pace {
         level.min(self.limits.bound()).max(1)
     }
 
-    /// How long to make the next part, of an object of which `left` bytes have not been given out: whole MiB, but for a
-    /// fixed size. It differs from call to call.
+    /// How long to make the next part, of an object of which `left` bytes have not been given out: whole MiB,
+    /// but for a fixed size. It differs from call to call.
     pub(crate) fn part_bytes(&mut self, left: u64) -> u64 {
         self.part.next(left, self.limit(), self.limits.memory, self.first_byte)
     }
@@ -322,7 +326,8 @@ impl Pace {
         }
     }
 
-    /// [`Throttle::on_throttled`](throttle::Throttle::on_throttled) of this direction's class has said that a verdict was news.
+    /// [`Throttle::on_throttled`](throttle::Throttle::on_throttled) of this direction's class has said that a
+    /// verdict was news.
     pub(crate) fn on_throttled(&mut self, now: Instant) {
         let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
         let again = self.throttled.is_some_and(|last| now.saturating_duration_since(last) < round);

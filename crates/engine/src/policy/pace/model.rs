@@ -1,8 +1,10 @@
-//! A fluid model of an origin and of the workers that fetch from it, in steps of virtual time, all chance from a seed.
+//! A fluid model of an origin and of the workers that fetch from it, in steps of virtual time, all chance
+//! from a seed.
 //!
-//! A worker waits for its first byte, receives its part at the rate of its connection, and asks for the next. Connections
-//! share the total; beyond what is useful, each more in flight costs a little of it. One that was let go of stays open for
-//! the next worker; a new one takes two round trips to open and doubles its window in each that follows.
+//! A worker waits for its first byte, receives its part at the rate of its connection, and asks for the next.
+//! Connections share the total; beyond what is useful, each more in flight costs a little of it. One that was
+//! let go of stays open for the next worker; a new one takes two round trips to open and doubles its window
+//! in each that follows.
 
 use std::time::{Duration, Instant};
 
@@ -221,7 +223,8 @@ fn log_normal(dice: &mut Dice, deviation: f64) -> f64 {
     if deviation == 0.0 {
         return 1.0;
     }
-    // Three dice are near enough to a normal distribution: half a roll each is their mean, a quarter their variance.
+    // Three dice are near enough to a normal distribution: half a roll each is their mean, a quarter their
+    // variance.
     let normal = 2.0 * (dice.roll() + dice.roll() + dice.roll() - 1.5);
     (deviation * normal - deviation * deviation / 2.0).exp()
 }

@@ -2,25 +2,26 @@
 
 use super::MIB;
 
-/// A part lasts this many first-byte latencies, between bounds: about five per cent of an attempt is waiting then.
+/// A part lasts this many first-byte latencies, between bounds: about five per cent of an attempt is waiting
+/// then.
 const LATENCIES: f64 = 20.0;
-/// While the level is being found parts are short, so that too high a level can be left soon; and at the end of an object,
-/// so that all end together.
+/// While the level is being found parts are short, so that too high a level can be left soon; and at the end
+/// of an object, so that all end together.
 const LATENCIES_SHORT: f64 = 4.0;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.25..=1.25;
 
 /// Bounds in MiB. Under one a request costs more than its bytes; the origins' own parts are seldom over 64.
 const LEAST_MIB: f64 = 1.0;
-/// Once the level is found. What a part costs beside its bytes is not all in its first byte: a body that stalls looks like a
-/// slow connection, for which parts are made shorter, of which each stalls.
+/// Once the level is found. What a part costs beside its bytes is not all in its first byte: a body that
+/// stalls looks like a slow connection, for which parts are made shorter, of which each stalls.
 const LEAST_FOUND_MIB: f64 = 4.0;
 const MOST_MIB: f64 = 64.0;
 
 /// A size stays until the wanted one is this many times larger or smaller.
 const STAYS: f64 = 1.4;
 
-/// Parts of one size march in step: all wait for their first bytes at once, and the link is idle. So sizes vary by a
-/// quarter to either side, by the golden ratio, which never repeats.
+/// Parts of one size march in step: all wait for their first bytes at once, and the link is idle. So sizes
+/// vary by a quarter to either side, by the golden ratio, which never repeats.
 const VARY: f64 = 0.25;
 const GOLDEN: f64 = 0.618_034;
 
@@ -28,7 +29,8 @@ const GOLDEN: f64 = 0.618_034;
 pub(super) struct PartSize {
     fixed: Option<u64>,
     mib: f64,
-    /// Of one connection whose body moves, bytes a second; high where bytes come in lumps, as it rises sooner than it falls.
+    /// Of one connection whose body moves, bytes a second; high where bytes come in lumps, as it rises sooner
+    /// than it falls.
     rate: f64,
     /// Where requests are what an origin counts, parts grow beyond what time allows, up to this factor.
     stretch: f64,
@@ -55,7 +57,8 @@ impl PartSize {
         short: bool,
         by_requests: bool,
     ) {
-        // Connections begin slowly: what they reach counts sooner than what they fall to, and too high a level is not for long.
+        // Connections begin slowly: what they reach counts sooner than what they fall to, and too high a
+        // level is not for long.
         let weight = match rate > self.rate {
             true => 12.0,
             false if short => 2.0,
@@ -73,7 +76,8 @@ impl PartSize {
         }
     }
 
-    /// The next part of an object of which `left` bytes have not been given out, when `level` attempts share `memory`.
+    /// The next part of an object of which `left` bytes have not been given out, when `level` attempts share
+    /// `memory`.
     pub(super) fn next(&mut self, left: u64, level: u32, memory: Option<u64>, first_byte: f64) -> u64 {
         if let Some(fixed) = self.fixed {
             return fixed;

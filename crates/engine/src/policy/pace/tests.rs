@@ -58,8 +58,8 @@ struct Fixed {
     part_mib: f64,
 }
 
-/// The best of 8, 16 ... 512 with parts of 8 MiB, and with parts as long as the pace would cut them: the rate of the
-/// better, the connections of the one that has fewer.
+/// The best of 8, 16 ... 512 with parts of 8 MiB, and with parts as long as the pace would cut them: the rate
+/// of the better, the connections of the one that has fewer.
 fn best_fixed(shape: &Shape) -> Fixed {
     let lasts = (20.0 * shape.first_byte).clamp(0.25, 1.25);
     let long = (shape.per_connection * lasts).round().clamp(1.0, 64.0);
@@ -108,8 +108,8 @@ fn figures(shape: &Shape, fixed: &Fixed, begin: impl Fn(Instant) -> Pace) -> Fig
     Figures { reached_s: of(0, true), early: of(1, false), bytes: of(2, false), connections: of(3, true) }
 }
 
-/// What the median run must reach: 90 % of best fixed after so many seconds, that share of its bytes at least and of its
-/// connections at most.
+/// What the median run must reach: 90 % of best fixed after so many seconds, that share of its bytes at least
+/// and of its connections at most.
 #[derive(Clone, Copy)]
 struct Bar {
     reached_s: f64,
@@ -245,8 +245,9 @@ fn clockwork_does_not_mislead_it() {
     }
 }
 
-/// Round trips of a third of the first byte, as between continents: each new connection takes two to open, and some to
-/// get under way. An origin that needs 512 is then five such waits away, and the whole bar is not had.
+/// Round trips of a third of the first byte, as between continents: each new connection takes two to open,
+/// and some to get under way. An origin that needs 512 is then five such waits away, and the whole bar is not
+/// had.
 #[test]
 fn far_origins_are_found_nearly_as_well() {
     head();
@@ -391,8 +392,8 @@ fn a_run_of_two_seconds_at_its_plateau_was_limited_by_the_start() {
 
 #[test]
 fn what_is_remembered_of_a_connection_is_not_what_comes_in_a_lump() {
-    // Bytes come with every so manieth tick; that share of what is in flight moves; for so many seconds. The level was another
-    // now and then.
+    // Bytes come with every so manieth tick; that share of what is in flight moves; for so many seconds. The
+    // level was another now and then.
     let check = |every: u64, moving: f64, seconds: f64| {
         let (mut now, ticks) = (Instant::now(), std::cell::Cell::new(0));
         let mut pace = fresh(now);

@@ -1,10 +1,11 @@
 //! How many requests of one class an origin takes a second, found from what it refuses.
 //!
-//! A verdict "later" (503, 429, `x-oss-qos-delay-time`) stops new requests for a round trip, and sets the rate a little
-//! under what was answered well since the verdict before. Then the rate grows: fast while it is clearly under the last one
-//! that was refused, by a hundredth a second from there on, faster again when nothing was refused for long. One refusal among
-//! very many answers is no verdict: large stores refuse some at any rate. Reading, writing, listing and deleting have limits of
-//! their own at every store (reference/cli.md §3.6), so each class has a `Throttle` of its own.
+//! A verdict "later" (503, 429, `x-oss-qos-delay-time`) stops new requests for a round trip, and sets the
+//! rate a little under what was answered well since the verdict before. Then the rate grows: fast while it is
+//! clearly under the last one that was refused, by a hundredth a second from there on, faster again when
+//! nothing was refused for long. One refusal among very many answers is no verdict: large stores refuse some
+//! at any rate. Reading, writing, listing and deleting have limits of their own at every store
+//! (reference/cli.md §3.6), so each class has a `Throttle` of its own.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,28 +18,30 @@ const BELOW: f64 = 0.93;
 /// The deepest cut of one verdict: few answers are a poor measure.
 const CUT: f64 = 0.5;
 
-/// How much the rate grows in a second, as a share of itself: under `FAR` of the last rate that was refused, near it, and
-/// once `QUIET` has passed without a verdict. From `BELOW` it takes seven seconds to the limit, and some more to use up
-/// what an origin lets one save.
+/// How much the rate grows in a second, as a share of itself: under `FAR` of the last rate that was refused,
+/// near it, and once `QUIET` has passed without a verdict. From `BELOW` it takes seven seconds to the limit,
+/// and some more to use up what an origin lets one save.
 const GROWTH_FAR: f64 = 0.3;
 const FAR: f64 = 0.9;
 const GROWTH: f64 = 0.01;
 const GROWTH_QUIET: f64 = 0.1;
 const QUIET: Duration = Duration::from_secs(20);
 
-/// No verdict leaves less than this many requests a second. An origin that takes fewer is sick, not full: retries wait for
-/// that, each longer than the one before. And where refusals have nothing to do with the rate, none would be low enough.
+/// No verdict leaves less than this many requests a second. An origin that takes fewer is sick, not full:
+/// retries wait for that, each longer than the one before. And where refusals have nothing to do with the
+/// rate, none would be low enough.
 const LEAST: f64 = 16.0;
 
-/// As long as no limit is known, each good answer forgives so much of a refusal, and so many are forgiven at most: what large
-/// stores refuse at any rate, up to a hundredth or so, has no effect. At a limit every refusal counts: those that are
-/// forgiven wait for their retry, and fewer are answered than might be (0.89 of 500 a second, where it is 1.00).
+/// As long as no limit is known, each good answer forgives so much of a refusal, and so many are forgiven at
+/// most: what large stores refuse at any rate, up to a hundredth or so, has no effect. At a limit every
+/// refusal counts: those that are forgiven wait for their retry, and fewer are answered than might be (0.89
+/// of 500 a second, where it is 1.00).
 const FORGIVES: f64 = 0.02;
 const FORGIVEN_MOST: f64 = 8.0;
 
-/// Where so many verdicts in a row each come at less than this share of the rate of the one before, they have nothing to do with
-/// the rate: a limit is met again where it was. Some object is out of order, or the origin is sick. Nothing is held back
-/// for `IMMUNE` then; retries wait by themselves.
+/// Where so many verdicts in a row each come at less than this share of the rate of the one before, they have
+/// nothing to do with the rate: a limit is met again where it was. Some object is out of order, or the origin
+/// is sick. Nothing is held back for `IMMUNE` then; retries wait by themselves.
 const IN_ROW: u32 = 8;
 const LOWER: f64 = 0.985;
 const IMMUNE: Duration = Duration::from_secs(30);
@@ -128,8 +131,8 @@ impl Throttle {
         }
     }
 
-    /// A request sent at `sent` was refused, or answered late, because there are too many. True when that was news: what
-    /// was on its way when the last verdict came is not.
+    /// A request sent at `sent` was refused, or answered late, because there are too many. True when that was
+    /// news: what was on its way when the last verdict came is not.
     pub(crate) fn on_throttled(&mut self, sent: Instant, now: Instant) -> bool {
         let known = self.verdict.is_some_and(|verdict| sent <= verdict);
         if known || self.immune.is_some_and(|immune| now < immune) {
@@ -164,7 +167,8 @@ impl Throttle {
         true
     }
 
-    /// Requests a second while nothing was refused: those that were sent at first, when few can have been answered.
+    /// Requests a second while nothing was refused: those that were sent at first, when few can have been
+    /// answered.
     fn rate_unlimited(&self, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.since);
         if elapsed >= COUNTED {
@@ -195,8 +199,8 @@ mod tests {
     use super::*;
     use crate::policy::retry::Dice;
 
-    /// An origin that takes `limit` requests a second, from half time `later` of them, and lets `saved` seconds of them
-    /// come at once.
+    /// An origin that takes `limit` requests a second, from half time `later` of them, and lets `saved`
+    /// seconds of them come at once.
     struct Limited {
         limit: f64,
         later: f64,
@@ -213,14 +217,15 @@ mod tests {
         last: f64,
     }
 
-    /// `workers` ask for a minute, each again as soon as it may; an answer takes 20 to 40 ms, a refusal 10 ms and the
-    /// worker a pause.
+    /// `workers` ask for a minute, each again as soon as it may; an answer takes 20 to 40 ms, a refusal 10 ms
+    /// and the worker a pause.
     fn run(origin: &Limited, workers: usize, seed: u64) -> Outcome {
         const MS: u64 = 60_000;
         let start = Instant::now();
         let mut throttle = Throttle::new(start);
         let mut dice = Dice::new(seed);
-        // When each worker is next awake, and whether that is for a refusal or an answer of what was sent when.
+        // When each worker is next awake, and whether that is for a refusal or an answer of what was sent
+        // when.
         let mut awake: BinaryHeap<_> = (0..workers).map(|worker| Reverse((0, worker))).collect();
         let mut awaited: Vec<Option<(Instant, bool)>> = vec![None; workers];
         let (mut tokens, mut filled) = (origin.limit * origin.saved, 0);
