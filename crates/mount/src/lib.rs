@@ -32,5 +32,5 @@ pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_he
 pub use options::Options;
 pub use point::MountPoint;
 pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, UnservedMount, mount};
-pub use timings::{BOUNDS, Observer, Timed, Timing, Timings};
+pub use timings::{BOUNDS, Observer, OnError, Timed, Timing, Timings};
 pub use unmount::{DaemonState, ExistingMount, unmount};

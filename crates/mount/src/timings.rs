@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use flatout_engine::Error;
 use flatout_tree::FsError;
 
+/// Called with an error of the origin's.
+pub type OnError = dyn Fn(&Error) + Send + Sync;
+
 /// What a session reports while it serves.
 #[derive(Clone, Default)]
 pub struct Observer {
-    /// BlockingCall with the origin's error behind a failed operation, on the thread that met it: a program
-    /// only sees an errno.
-    pub on_error: Option<Arc<dyn Fn(&Error) + Send + Sync>>,
+    /// Called with the origin's error behind a failed operation, on the thread that met it: a program only
+    /// sees an errno.
+    pub on_error: Option<Arc<OnError>>,
     pub timings: Arc<Timings>,
 }
 

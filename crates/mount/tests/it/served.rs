@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flatout_engine::{Client, Config, ErrorKind};
-use flatout_mount::{Observer, Session, mount};
+use flatout_mount::{Observer, OnError, Session, mount};
 use flatout_server::{Fault, FaultKind, FaultPlan, Origin, Store};
 use flatout_tree::{Tree, TreeRoot};
 use flatout_wire::location::Location;
@@ -52,7 +52,7 @@ impl Bucket {
         let tree = Arc::new(Tree::new(client, root, flatout_tree::Config::default()).unwrap());
         let point = tempfile::tempdir().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
-        let on_error: Arc<dyn Fn(&flatout_engine::Error) + Send + Sync> = {
+        let on_error: Arc<OnError> = {
             let told = told.clone();
             Arc::new(move |error| told.lock().unwrap().push(error.kind()))
         };
