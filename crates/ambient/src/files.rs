@@ -26,7 +26,7 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, String> {
     read_named(path, &path.display().to_string())
 }
 
-/// The same, with the file's name for people.
+/// With the file's name for people.
 pub(crate) fn read_named(path: &Path, name: &str) -> Result<Option<String>, String> {
     let refused = |why: &str| format!("{name}: {why}");
     let length = match std::fs::metadata(path) {

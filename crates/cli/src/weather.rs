@@ -34,7 +34,7 @@ pub struct Weather {
     /// Set the origin's clock ahead or back, as in +1h or -20m: its Date, and the times of signatures
     #[arg(long, value_name = "+TIME", value_parser = clock, allow_hyphen_values = true)]
     clock: Option<i64>,
-    /// The same number gives the same faults, whatever the timing; start serve anew to repeat a run
+    /// A number always gives the same faults, whatever the timing; start serve anew to repeat a run
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     seed: u64,
     /// Append a line of JSON for each request: what it asked for, its fault, status and bytes

@@ -1,4 +1,4 @@
-//! Parses the arguments of blocking_pool. One of a wrong type is refused by its name, with what to pass
+//! Parses the arguments of calls. One of a wrong type is refused by its name, with what to pass
 //! instead.
 
 use std::path::PathBuf;

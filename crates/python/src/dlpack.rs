@@ -104,7 +104,7 @@ pub fn capsule(
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor))) }
 }
 
-/// BlockingCall when the consumer frees its array.
+/// Called when the consumer frees its array.
 ///
 /// # Safety
 /// `managed` came out of a capsule of ours, and is freed once.
@@ -128,10 +128,10 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     }
 }
 
-/// BlockingCall when the capsule is freed. A consumer has given it another name.
+/// Called when the capsule is freed. A consumer has given it another name.
 ///
 /// # Safety
-/// BlockingCall by Python with a capsule of ours.
+/// Called by Python with a capsule of ours.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
     // SAFETY: the pointer is ours where the name still is.
     unsafe {

@@ -21,7 +21,7 @@ const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// Prefetched ranges of files may hold this fraction of the memory, 1 / 4.
 const SHARE_AHEAD: u64 = 4;
 
-/// BlockingCall when an engine closes: for calls that do not check now and then whether it has.
+/// Called when an engine closes: for calls that do not check now and then whether it has.
 pub trait OnClose: Send + Sync {
     /// `engine` was closed. Runs on any thread, without the interpreter's lock.
     fn on_close(&self, engine: &Engine);

@@ -20,7 +20,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     result: Option<Result<Arc<Pieces>, Failure>>,
-    /// BlockingCall when the result is there.
+    /// Called when the result is there.
     listeners: Vec<Box<dyn FnOnce() + Send>>,
 }
 

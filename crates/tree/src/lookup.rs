@@ -23,7 +23,7 @@ const PAGES_A_LOOKUP: usize = 2;
 /// before `/`: few, as a rule.
 const ENTRIES_A_NAME: u32 = 16;
 
-/// Resolves names. BlockingPool that ask for the same name at a time share one request.
+/// Resolves names. Callers that ask for the same name at a time share one request.
 pub(crate) struct Lookups<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     in_flight: SingleFlight<(u64, Box<str>), Result<NameStatus, FsError>>,

@@ -23,7 +23,7 @@ fn check(source: &str, more: &[&str], code: i32, says: &[&str]) {
     folder.is_untouched();
 }
 
-/// The same against an origin of the test's own.
+/// Against an origin of the test's own.
 #[track_caller]
 fn check_raw(
     answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static,

@@ -33,7 +33,7 @@ fn names(folder: &Path) -> Vec<String> {
     found
 }
 
-/// The same with what is in them.
+/// With what is in them.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |name: String| {
         let bytes = fs::read(folder.join(&name)).unwrap();

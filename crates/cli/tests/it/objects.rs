@@ -25,7 +25,7 @@ impl Buckets {
         Buckets::with_auth(objects, None)
     }
 
-    /// The same for those who have the keys only.
+    /// For those who have the keys only.
     pub fn locked(objects: &[(&str, &[u8])]) -> Buckets {
         Buckets::with_auth(objects, Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned())))
     }

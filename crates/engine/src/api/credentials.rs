@@ -35,7 +35,7 @@ const SUSPECT_S: u64 = 60;
 
 /// A source of keys. `Debug` must show no secret.
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// The keys of now. BlockingCall on a thread of its own, never twice at once by one client; may block.
+    /// The keys of now. Called on a thread of its own, never twice at once by one client; may block.
     ///
     /// # Errors
     /// Each provider that was tried, and why it had nothing.
@@ -353,7 +353,7 @@ impl<S> State<S> {
         }
     }
 
-    /// The same keys keep their number: what was signed with them need not be signed again.
+    /// Keys that do not change keep their number: what was signed with them need not be signed again.
     fn hold(
         &mut self,
         grant: Option<Grant>,

@@ -71,7 +71,7 @@ impl Listing {
         Ok(Listing { shards, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })
     }
 
-    /// The same in pages of so many entries at most, from 1 on: for who wants to see only what comes first.
+    /// In pages of at most `entries` entries, from 1 on: to see the first of them early.
     #[must_use]
     pub fn in_pages_of(mut self, entries: u32) -> Listing {
         self.most = Some(entries.max(1));

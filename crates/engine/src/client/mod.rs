@@ -237,7 +237,7 @@ impl Client {
         self.presign_version(location, None, expires_s)
     }
 
-    /// The same for the version of that id, where one is named.
+    /// [`Client::presign`] for the version of that id, where one is named.
     ///
     /// # Errors
     /// As [`Client::presign`].

@@ -17,7 +17,7 @@ pub(crate) const NEVER_ANSWERED_MAX: Duration = Duration::from_secs(10);
 /// From a failed probe to the next one: doubled each time up to the longest.
 const PROBE_AGAIN: Duration = Duration::from_millis(50);
 const PROBE_AGAIN_MAX: Duration = Duration::from_secs(1);
-/// The same once it was given up.
+/// Once it was given up.
 const PROBE_GIVEN_UP: Duration = Duration::from_millis(100);
 /// A probe that is silent for so long may have met a dead connection: another is sent beside it.
 const PROBE_ALONE: Duration = Duration::from_secs(1);

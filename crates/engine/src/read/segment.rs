@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     _freed: FreedSignal,
 }
 
-/// BlockingCall when a segment has freed its memory.
+/// Called when a segment has freed its memory.
 pub(super) trait OnFreed: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }

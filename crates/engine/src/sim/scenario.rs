@@ -27,7 +27,7 @@ impl Draw {
         low + ((high - low + 1) as f64 * self.0.roll()) as u64
     }
 
-    /// The same, each order of magnitude as likely as another.
+    /// Between the two, each order of magnitude as likely as another.
     pub(super) fn between_orders(&mut self, low: u64, high: u64) -> u64 {
         let (least, most) = ((low as f64).ln(), (high as f64 + 1.0).ln());
         ((least + (most - least) * self.0.roll()).exp() as u64).clamp(low, high)

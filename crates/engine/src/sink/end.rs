@@ -49,7 +49,7 @@ impl End {
         drop(self.wait_locked());
     }
 
-    /// The same for at most that long; whether it is settled.
+    /// Waits for at most that long; whether it is settled.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let waited = self.settled.wait_timeout_while(self.lock(), timeout, |state| state.is_running());
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_running()

@@ -24,7 +24,7 @@ pub enum Landing {
     Allocated(AllocatedBuffer),
     /// A file, which appears under its name only when it is whole and verified.
     File(PathBuf),
-    /// The same for a file beneath a folder, at this relative path, whose folders are made.
+    /// A file beneath a folder, at this relative path, whose folders are made.
     Beneath(Folder, String),
     /// In order, through a bounded window; the other end is a [`crate::StreamReader`].
     Stream(StreamWriter),

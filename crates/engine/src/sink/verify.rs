@@ -184,7 +184,7 @@ impl PartHash {
         }
     }
 
-    /// The same for a part that begins at `part_start` of a file with a journal. Where nothing is stated
+    /// A hash for a part that begins at `part_start` of a file with a journal. Where nothing is stated
     /// about the object its blocks are hashed all the same.
     #[must_use]
     pub(crate) fn for_journal(mut self, part_start: u64) -> PartHash {

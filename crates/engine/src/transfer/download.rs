@@ -382,7 +382,7 @@ impl Download {
         }
     }
 
-    /// The same for a part of at most so many bytes: what was asked for before there was a plan.
+    /// The next part of at most `part_bytes` bytes: what was asked for before there was a plan.
     pub(crate) async fn take_part_of(
         &self,
         shard: u32,

@@ -42,7 +42,7 @@ impl ErrorCode {
     }
 }
 
-/// The same code for the same number; one without is answered bare.
+/// Each number has its code; one without is answered bare.
 fn numbered(text: &str) -> Result<ErrorCode, String> {
     let status = text.parse().ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.filter(|status| status.is_client_error() || status.is_server_error());

@@ -31,7 +31,7 @@ pub(crate) use signal::{Closer, Signal};
 /// it stopped depends on timing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
-    /// The same seed gives the same faults.
+    /// A seed always gives the same faults.
     pub seed: u64,
     /// In their order: an answer meets with the first that chance chooses for it, and with no other.
     pub faults: Vec<Fault>,

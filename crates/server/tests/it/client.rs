@@ -129,7 +129,7 @@ impl Lab {
     }
 }
 
-/// The same test over every store that can be written.
+/// One test over every store that can be written.
 pub fn each(test: fn(&Lab)) {
     for lab in [Lab::memory(), Lab::root()] {
         test(&lab);

@@ -379,7 +379,7 @@ fn get_v1(origin: &Origin, (access_key, secret_key): (&str, &str), unix_s: u64) 
     send(origin.addresses()[0], "GET", "/bucket/a%20b/%C3%BC+1", &headers, b"")
 }
 
-/// The same, as version 4 says; the range is not signed.
+/// Signed as version 4 says; the range is not signed.
 fn get_v4(origin: &Origin, keys: (&str, &str), unix_s: u64) -> Answer {
     let date = format_amz(unix_s);
     let signed = format!("x-oss-content-sha256:UNSIGNED-PAYLOAD\nx-oss-date:{date}\n");

@@ -62,7 +62,7 @@ impl Disk {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// The same command where the disk is.
+    /// The command where the disk is.
     fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.arg("--target").arg(self.holder.id().to_string()).args(self.flags);

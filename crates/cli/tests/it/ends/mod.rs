@@ -217,7 +217,7 @@ fn only_whole_files(folder: &std::path::Path) -> Vec<String> {
     found
 }
 
-/// The same copy once more, from an origin that keeps nothing back, ends well and leaves only what it should.
+/// The copy once more, from an origin that keeps nothing back, ends well and leaves only what it should.
 #[track_caller]
 fn again(held: &Held, target: &str) {
     held.go_on();

@@ -26,7 +26,7 @@ impl Case {
         Case { command: flatout(arguments), shown: shown(arguments) }
     }
 
-    /// The same behind a shell's own doing, as `ulimit -f 64` or a redirection: `line` with `flatout …` in
+    /// Run behind a shell's own doing, as `ulimit -f 64` or a redirection: `line` with `flatout …` in
     /// place of `@`.
     pub fn within(line: &str, arguments: &[&str]) -> Case {
         let shown = line.replace('@', &shown(arguments));

@@ -4,7 +4,7 @@
 //! The table is `table.rs`; docs/faults.md is written from it. A seed is one course of all faults:
 //!
 //! ```text
-//! FLATOUT_SEEDS=100 cargo test -p flatout-cli --test it faults::        a hundred of them, one after the other
+//! FLATOUT_SEEDS=100 cargo test -p flatout-cli --test it faults::    a hundred of them, one after the other
 //! FLATOUT_SEED=7 FLATOUT_CELL=stall/file cargo test …                   one of them again, in the cells of such a name
 //! FLATOUT_FAULTS_PAGE=write cargo test … faults::                       docs/faults.md anew
 //! ```

@@ -19,7 +19,7 @@ fn stalling() -> Origin {
     Origin::start(options).unwrap()
 }
 
-/// The same, where all comes.
+/// Where all comes.
 fn fine() -> Origin {
     let objects = vec![("bucket".into(), "large".into(), 64 << 20), ("bucket".into(), "small".into(), 1000)];
     Origin::start(Options::new(Store::Synthetic(objects, vec![]))).unwrap()

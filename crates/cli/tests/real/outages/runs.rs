@@ -18,7 +18,7 @@ use crate::program::signal;
 pub enum Shape {
     /// One large object into a file.
     File,
-    /// The same to standard output.
+    /// A copy to standard output.
     Stdout,
     /// `cp -r` of many small objects.
     Objects,

@@ -72,8 +72,8 @@ fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
         .expect("the origin goes away while all of them run, in one of a few times")
 }
 
-/// The same; `None` where one of them was over before the origin was away: it would have been no outage for
-/// it.
+/// [`outage`] once; `None` where one of them was over before the origin was away: it would have been no outage
+/// for it.
 fn outage_of_all(lab: &mut Lab, lasts: Duration) -> Option<(Row, Vec<String>)> {
     let mut runs = start_all(lab, &[]);
     let away = Instant::now();

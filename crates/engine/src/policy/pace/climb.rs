@@ -198,7 +198,7 @@ impl Climb {
         (!self.is_climbing() && !self.is_from_last_run).then(|| self.standing_level())
     }
 
-    /// The origin has asked for less. BlockingCall once for each round trip.
+    /// The origin has asked for less. Called once for each round trip.
     pub(super) fn on_throttled(&mut self) {
         self.careful = CAREFUL_ROUNDS;
         self.stand(self.level * THROTTLED / MARGIN);

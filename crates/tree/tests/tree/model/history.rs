@@ -69,7 +69,7 @@ impl History {
         self.moments(from, to).any(|at| so(self.at(path, at).as_ref()))
     }
 
-    /// The same of the object with that key, whether a folder hides it or not.
+    /// What is there of the object with that key, whether a folder hides it or not.
     pub fn object_was(&self, key: &str, from: u64, to: u64, seen: &Seen) -> bool {
         self.moments(from, to).any(|at| self.object(key, at).is_some_and(|version| version.seen() == *seen))
     }
