@@ -2,6 +2,7 @@
 //! sends a task.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -160,11 +161,18 @@ impl ShardThread {
     fn start(shared: Arc<Shared>, number: u32) -> Result<ShardThread, Error> {
         let scratch = shared.pool.lease(RECEIVE_BYTES)?;
         let (jobs, queue) = mpsc::unbounded_channel();
+        // A runtime cannot be sent to another thread, so the new thread says whether it has one: the process may
+        // have opened all files that it may have since the client was made.
+        let (began, begins) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("flatout-{number}"))
-            .spawn(move || run(shared, number, scratch, queue))
+            .spawn(move || run(shared, number, scratch, queue, &began))
             .map_err(|refused| Error::local("cannot start a thread", refused))?;
-        Ok(ShardThread { jobs, thread: Some(thread) })
+        match begins.recv() {
+            Ok(Ok(())) => Ok(ShardThread { jobs, thread: Some(thread) }),
+            Ok(Err(refused)) => Err(Error::local("cannot start a thread's event loop", refused)),
+            Err(_) => Err(Error::new(ErrorKind::Internal, "a shard ended before it began")),
+        }
     }
 
     /// A shard without a thread of its own: whoever has the queue serves it.
@@ -185,13 +193,24 @@ impl ShardThread {
 }
 
 /// A shard's thread.
-fn run(shared: Arc<Shared>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+fn run(
+    shared: Arc<Shared>,
+    number: u32,
+    scratch: Lease,
+    queue: mpsc::UnboundedReceiver<Job>,
+    began: &std::sync::mpsc::SyncSender<io::Result<()>>,
+) {
+    let runtime: io::Result<LocalRuntime> = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build_local(Default::default());
-    // `OpenFiles` has seen to it that there is a descriptor for each shard.
-    let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
+    let (runtime, begins) = match runtime {
+        Ok(runtime) => (Some(runtime), Ok(())),
+        Err(refused) => (None, Err(refused)),
+    };
+    // Whoever starts it waits for that.
+    let _ = began.send(begins);
+    let Some(runtime) = runtime else { return };
     let seed =
         u64::from(std::process::id()) << 32 ^ crate::base::time::unix_seconds() ^ u64::from(number) << 20;
     let shard = Rc::new(Shard::new(shared, number, scratch, seed, Some(ThreadClock::new())));

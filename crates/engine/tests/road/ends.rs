@@ -13,9 +13,9 @@ use super::{SIZE, config, location};
 const LONG: Duration = Duration::from_secs(20);
 
 /// An end that comes by the word of the thread that was called.
-struct BlockingCall(Receiver<String>);
+struct CalledAtEnd(Receiver<String>);
 
-impl BlockingCall {
+impl CalledAtEnd {
     /// Once, and by a shard.
     #[track_caller]
     fn check(self) {
@@ -25,12 +25,12 @@ impl BlockingCall {
     }
 }
 
-fn get(client: &Client, origin: &Origin) -> (Transfer, BlockingCall) {
+fn get(client: &Client, origin: &Origin) -> (Transfer, CalledAtEnd) {
     let (tell, told) = channel();
     let get = Get::new(location(origin), Landing::Nowhere).on_end(move || {
         let _ = tell.send(std::thread::current().name().unwrap_or_default().to_owned());
     });
-    (client.get(get).expect("a start"), BlockingCall(told))
+    (client.get(get).expect("a start"), CalledAtEnd(told))
 }
 
 fn good() -> Origin {
@@ -123,4 +123,36 @@ fn what_cannot_be_begun_calls_nobody() {
     let asked = Get::new(location(&origin), nowhere).on_end(move || panic!("called {held:?}"));
     assert_eq!(client.get(asked).err().map(|error| error.kind()), Some(ErrorKind::LocalIo));
     assert_eq!(Arc::strong_count(&kept), 1, "what would have been called is gone");
+}
+
+/// Run by the test below, in a process of its own: the limit of open files is the process's.
+#[test]
+#[ignore = "lowers the limit of open files of its process"]
+fn without_files_a_shard_is_refused() {
+    let origin = good();
+    let client = Client::new(config()).expect("good settings");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let none_left = rustix::process::Rlimit { current: Some(3), ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, none_left).expect("it may be lowered");
+    let refused =
+        client.get(Get::new(location(&origin), Landing::Nowhere)).err().expect("no descriptor is left");
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("it may be raised again");
+    assert_eq!(refused.kind(), ErrorKind::LocalIo, "{refused}");
+    assert!(refused.hint().is_some(), "{refused}");
+    let (transfer, _called) = get(&client, &origin);
+    transfer.wait().expect("with files it starts after all");
+}
+
+#[test]
+fn a_process_without_files_left_panicked_in_a_new_shard() {
+    let program = std::env::current_exe().expect("this program");
+    let name = "ends::without_files_a_shard_is_refused";
+    let ran =
+        std::process::Command::new(program).args(["--ignored", "--exact", name]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }

@@ -47,7 +47,7 @@ fn a_handled_signal_does_not_fail_a_read() {
     std::thread::sleep(Duration::from_millis(300));
     let answer = held.model.state().stuck_reads.pop().unwrap();
     let bytes = Model::bytes(STUCK_READ, 0, 4096);
-    answer.send(bytes.chunks(1000));
+    answer(Ok(&mut bytes.chunks(1000)));
     assert!(reader.end().success());
     let mut said = String::new();
     std::io::Read::read_to_string(reader.0.stdout.as_mut().unwrap(), &mut said).unwrap();
@@ -67,6 +67,6 @@ fn a_reader_that_was_stopped_had_failed() {
     reader.signal(Signal::CONT);
     let answer = held.model.state().stuck_reads.pop().unwrap();
     let bytes = Model::bytes(STUCK_READ, 0, 4096);
-    answer.send(bytes.chunks(1000));
+    answer(Ok(&mut bytes.chunks(1000)));
     assert!(reader.end().success());
 }
