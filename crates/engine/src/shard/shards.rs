@@ -161,8 +161,8 @@ impl ShardThread {
     fn start(shared: Arc<Shared>, number: u32) -> Result<ShardThread, Error> {
         let scratch = shared.pool.lease(RECEIVE_BYTES)?;
         let (jobs, queue) = mpsc::unbounded_channel();
-        // A runtime cannot be sent to another thread, so the new thread says whether it has one: the process may
-        // have opened all files that it may have since the client was made.
+        // A runtime cannot be sent to another thread, so the new thread says whether it has one: since the
+        // client was made, the process may have opened all files that it may have.
         let (began, begins) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("flatout-{number}"))
