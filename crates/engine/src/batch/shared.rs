@@ -131,10 +131,13 @@ impl WorkSource for Batch {
     fn start(self: Arc<Self>, _seat: Seat, _slot: Slot) {}
 
     fn on_limit(self: Arc<Self>, limit: u32) -> bool {
-        while let Some(worker) = self.employ(limit) {
+        for _ in 0..limit {
+            let Some(worker) = self.employ(limit) else { break };
             let shard = worker.seat.shard();
             // A client that is closed drops it, and with it the batch ends.
-            let _ = self.shards.send(shard, Task::new(|shard| run_batch_worker(shard, worker)));
+            if self.shards.send(shard, Task::new(|shard| run_batch_worker(shard, worker))).is_err() {
+                break;
+            }
         }
         self.lock().workers() >= limit
     }

@@ -27,6 +27,7 @@ pub(crate) struct Cell {
     reader: AtomicU32,
     bandwidth: AtomicU32,
     requests: AtomicU32,
+    retrying: AtomicU32,
 }
 
 /// When counting began.
@@ -73,9 +74,14 @@ impl Cell {
         })
     }
 
-    /// Workers that wait for room in a stream or for memory: they have no slot.
-    pub(crate) fn waiting_for_room(&self) -> u32 {
-        self.memory.load(Ordering::Relaxed) + self.reader.load(Ordering::Relaxed)
+    /// Workers without a slot: they wait for room in a stream, for memory, or to try again.
+    pub(crate) fn waiting_without_slot(&self) -> u32 {
+        [&self.memory, &self.reader, &self.retrying].map(|count| count.load(Ordering::Relaxed)).iter().sum()
+    }
+
+    /// A worker waits to try again.
+    pub(crate) fn retrying(&self) -> Counted<'_> {
+        Counted::new(&self.retrying)
     }
 
     /// Bytes of a body have come; writing them to a file took `writing`.

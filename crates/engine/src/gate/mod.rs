@@ -362,14 +362,19 @@ impl Gate {
         seat
     }
 
-    /// One more worker of a transfer's own, where there is least to do.
+    /// One more worker that asks for its slots itself, where there is least to do.
     pub(crate) fn seat(&self) -> Seat {
-        self.slots.seat(None)
+        self.slots.seat()
     }
 
     /// A transfer has ended.
     pub(crate) fn leave(&self, transfer: TransferId) {
         self.slots.leave(transfer);
+    }
+
+    /// A transfer has parts left for other workers: one is started for each slot that nobody waits for.
+    pub(crate) fn open(&self, transfer: TransferId, wants: (u64, Priority)) {
+        self.slots.offer([(transfer, wants)]);
     }
 
     /// Starts workers until as many parts are in flight as may be, or nothing is left for more of them.
@@ -379,12 +384,14 @@ impl Gate {
 
     fn offer(&self, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
         let limit = self.limit();
-        self.slots.offer(sources);
+        // Asked without the lock of slots: they have locks of their own.
+        let wanted: Vec<_> = sources.iter().map(|(transfer, source)| (*transfer, source.wants())).collect();
+        self.slots.offer(wanted);
         let mut is_served = false;
         for (_, source) in sources {
             is_served |= source.clone().on_limit(limit);
         }
-        let waiting: u32 = self.cells.iter().map(Cell::waiting_for_room).sum();
+        let waiting: u32 = self.cells.iter().map(Cell::waiting_without_slot).sum();
         if !is_served && self.slots.running() + waiting < limit {
             self.is_starved.store(true, Ordering::Relaxed);
         }
@@ -460,7 +467,8 @@ impl Gate {
 
     /// Where all that comes goes through windows, these bound what may be in flight.
     fn fit_windows(&self, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
-        let all_stream = !sources.is_empty() && sources.iter().all(|(_, source)| source.is_stream());
+        let are_streams = || sources.iter().all(|(_, source)| source.is_stream());
+        let all_stream = !sources.is_empty() && are_streams() && !self.slots.has_others();
         let streams = all_stream.then_some(sources.len() as u64);
         let memory =
             streams.map(|count| self.window_max().saturating_mul(count).min(self.memory_plan.parts()));

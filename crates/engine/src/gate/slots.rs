@@ -2,6 +2,7 @@
 //! `queue` says whose is the next: somebody's who waits for one, or a transfer's with parts left, for which a
 //! worker is started then.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -37,12 +38,19 @@ struct State {
     sources: Vec<(TransferId, Weak<dyn WorkSource>)>,
     /// Workers by shard, with a slot or without.
     workers: Vec<u32>,
+    /// Of those, the ones that no source was registered with.
+    others: u32,
+    /// Transfers that have been granted a slot for a worker which is to be started, and the shard of the
+    /// worker that had it before, whose connection is warm.
+    to_start: VecDeque<(TransferId, Option<usize>)>,
+    is_starting: bool,
 }
 
 /// A worker's place on a shard, given up when it is dropped.
 pub(crate) struct Seat {
     slots: Arc<SlotQueue>,
     shard: usize,
+    is_other: bool,
 }
 
 impl Seat {
@@ -53,7 +61,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.slots.lock().workers[self.shard] -= 1;
+        let mut state = self.slots.lock();
+        state.workers[self.shard] -= 1;
+        state.others -= u32::from(self.is_other);
     }
 }
 
@@ -64,6 +74,9 @@ impl SlotQueue {
             waits: Waiters::default(),
             sources: Vec::new(),
             workers: vec![0; shards.max(1)],
+            others: 0,
+            to_start: VecDeque::new(),
+            is_starting: false,
         }))
     }
 
@@ -75,8 +88,10 @@ impl SlotQueue {
 
     /// Gives away what slots there are.
     pub(crate) fn grant(self: &Arc<SlotQueue>) {
-        let granted = self.lock().queue.grant();
-        self.start(granted, None);
+        let mut state = self.lock();
+        let granted = state.queue.grant();
+        state.on_granted(granted, None);
+        self.start(state);
     }
 
     /// How many slots are taken.
@@ -96,17 +111,27 @@ impl SlotQueue {
         source: Weak<dyn WorkSource>,
         shard: Option<usize>,
     ) -> Seat {
-        self.lock().sources.push((transfer, source));
-        self.seat(shard)
+        let mut state = self.lock();
+        state.sources.push((transfer, source));
+        self.seat_in(&mut state, shard, false)
     }
 
-    /// One more worker, on `shard` or where there is least to do.
-    pub(crate) fn seat(self: &Arc<SlotQueue>, shard: Option<usize>) -> Seat {
-        let mut state = self.lock();
+    /// Whether there are workers of no source.
+    pub(crate) fn has_others(&self) -> bool {
+        self.lock().others > 0
+    }
+
+    /// A worker of no source, where there is least to do.
+    pub(crate) fn seat(self: &Arc<SlotQueue>) -> Seat {
+        self.seat_in(&mut self.lock(), None, true)
+    }
+
+    fn seat_in(self: &Arc<SlotQueue>, state: &mut State, shard: Option<usize>, is_other: bool) -> Seat {
         let idlest = || (0..state.workers.len()).min_by_key(|shard| state.workers[*shard]).unwrap_or(0);
         let shard = shard.unwrap_or_else(idlest);
         state.workers[shard] += 1;
-        Seat { slots: self.clone(), shard }
+        state.others += u32::from(is_other);
+        Seat { slots: self.clone(), shard, is_other }
     }
 
     /// A source that has ended: nothing is started for it any more.
@@ -123,39 +148,60 @@ impl SlotQueue {
         self.lock().sources.iter().filter_map(alive).collect()
     }
 
-    /// Starts workers for parts that are left, as long as there are slots that nobody waits for.
-    pub(crate) fn offer(self: &Arc<SlotQueue>, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
-        // Asked without our lock: they have locks of their own.
-        let wanted: Vec<_> = sources.iter().map(|(transfer, source)| (*transfer, source.wants())).collect();
+    /// Starts workers for the parts that each transfer has left, as long as there are slots that nobody waits
+    /// for.
+    pub(crate) fn offer(
+        self: &Arc<SlotQueue>,
+        wanted: impl IntoIterator<Item = (TransferId, (u64, Priority))>,
+    ) {
         let mut state = self.lock();
         for (transfer, (parts, priority)) in wanted {
             state.queue.want(transfer, priority, parts);
         }
         let granted = state.queue.grant();
-        drop(state);
-        self.start(granted, None);
+        state.on_granted(granted, None);
+        self.start(state);
     }
 
-    /// Wakes whoever was waiting, and starts workers for the others: the first on the shard where a slot came
-    /// free, whose connection is warm.
-    fn start(self: &Arc<SlotQueue>, granted: Vec<Grant>, mut shard: Option<usize>) {
-        for grant in granted {
-            match grant {
-                Grant::Ticket(ticket) => self.lock().waits.on_granted([ticket]),
-                Grant::Work(transfer) => {
-                    let slot = Slot(Some(self.clone()));
-                    let known = self.lock().sources.iter().find(|(known, _)| *known == transfer).cloned();
-                    // One that is gone lets go of its slot.
-                    if let Some(source) = known.and_then(|(_, source)| source.upgrade()) {
-                        source.start(self.seat(shard.take()), slot);
-                    }
-                }
-            }
+    /// Starts the workers that slots were granted for, without the lock. One that cannot be started gives its
+    /// slot back meanwhile, which another may get: this loop starts that, too, and not the one that gave it
+    /// back.
+    fn start<'a>(self: &'a Arc<SlotQueue>, mut state: MutexGuard<'a, State>) {
+        if std::mem::replace(&mut state.is_starting, true) {
+            return;
         }
+        while let Some((transfer, shard)) = state.to_start.pop_front() {
+            let known = state.sources.iter().find(|(known, _)| *known == transfer);
+            let source = known.and_then(|(_, source)| source.upgrade());
+            let slot = Slot(Some(self.clone()));
+            let seat = self.seat_in(&mut state, shard, false);
+            drop(state);
+            // One that is gone lets go of its slot.
+            if let Some(source) = source {
+                source.start(seat, slot);
+            } else {
+                drop((seat, slot));
+            }
+            state = self.lock();
+        }
+        state.is_starting = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Wakes whoever was waiting, and notes for whom a worker is to be started. Under the lock by which it
+    /// was granted: whoever stops waiting has a slot, or has none.
+    fn on_granted(&mut self, granted: Vec<Grant>, mut shard: Option<usize>) {
+        for grant in granted {
+            match grant {
+                Grant::Ticket(ticket) => self.waits.on_granted([ticket]),
+                Grant::Work(transfer) => self.to_start.push_back((transfer, shard.take())),
+            }
+        }
     }
 }
 
@@ -179,7 +225,7 @@ impl TransferSlots {
         *self.priority.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waiters for a slot. Whoever is dropped while it waits lets go of its place in the queue.
+    /// Waits for a slot. Whoever is dropped while it waits lets go of its place in the queue.
     pub(crate) async fn acquire(&self) -> Slot {
         Acquire { of: self, ticket: None }.await;
         Slot(Some(self.slots.clone()))
@@ -195,8 +241,10 @@ impl TransferSlots {
     /// another's turn.
     pub(crate) fn keep(&self, mut slot: Slot, parts: u64, shard: usize) -> Option<Slot> {
         let priority = self.priority();
-        let (stays, granted) = self.slots.lock().queue.go_on(self.transfer, priority, parts);
-        self.slots.start(granted, Some(shard));
+        let mut state = self.slots.lock();
+        let (stays, granted) = state.queue.go_on(self.transfer, priority, parts);
+        state.on_granted(granted, Some(shard));
+        self.slots.start(state);
         match stays {
             true => Some(slot),
             false => {
@@ -221,12 +269,14 @@ pub(crate) struct Slot(Option<Arc<SlotQueue>>);
 impl Drop for Slot {
     fn drop(&mut self) {
         let Some(slots) = self.0.take() else { return };
-        let granted = slots.lock().queue.finish();
-        slots.start(granted, None);
+        let mut state = slots.lock();
+        let granted = state.queue.finish();
+        state.on_granted(granted, None);
+        slots.start(state);
     }
 }
 
-/// Waiters for a slot.
+/// Waits for a slot.
 struct Acquire<'a> {
     of: &'a TransferSlots,
     ticket: Option<Ticket>,
@@ -240,18 +290,19 @@ impl Future for Acquire<'_> {
         let TransferSlots { slots, transfer, priority } = this.of;
         // Held until it has asked, so that a change of priority reaches the request or comes before it.
         let priority = priority.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut granted = Vec::new();
         let mut state = slots.lock();
+        let mut others = Vec::new();
         let State { queue, waits, .. } = &mut *state;
         let polled = waits.poll_turn(&mut this.ticket, cx, || {
-            let (ticket, others) = queue.ask(*transfer, *priority);
-            let is_own = |grant: &Grant| *grant == Grant::Ticket(ticket);
-            let own = others.iter().any(is_own).then_some(ticket);
-            granted = others.into_iter().filter(|grant| !is_own(grant)).collect();
-            (ticket, own.into_iter().collect())
+            let (ticket, mut granted) = queue.ask(*transfer, *priority);
+            let own = granted.iter().position(|grant| *grant == Grant::Ticket(ticket));
+            let is_granted = own.map(|at| granted.remove(at)).is_some();
+            others = granted;
+            (ticket, is_granted.then_some(ticket).into_iter().collect())
         });
-        drop((state, priority));
-        slots.start(granted, None);
+        drop(priority);
+        state.on_granted(others, None);
+        slots.start(state);
         polled
     }
 }
@@ -268,8 +319,8 @@ impl Drop for Acquire<'_> {
                 Vec::new()
             }
         };
-        drop(state);
-        slots.start(granted, None);
+        state.on_granted(granted, None);
+        slots.start(state);
     }
 }
 

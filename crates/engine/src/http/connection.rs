@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     pub(crate) counted: Option<OpenConnection>,
     /// Something answered that was no HTTP, and no TLS.
     is_other_protocol: bool,
+    /// Its last request was a HEAD, to which some origins send a body all the same.
+    was_head: bool,
 }
 
 impl Connection {
@@ -80,6 +82,7 @@ impl Connection {
             _weight: weight,
             counted: None,
             is_other_protocol: false,
+            was_head: false,
         }
     }
 
@@ -88,6 +91,7 @@ impl Connection {
     pub(crate) async fn exchange(&mut self, request: &[u8], method: Method) -> Result<Head, Error> {
         self.socket.set_floor(1).map_err(broke)?;
         self.send(request).await.map_err(broke)?;
+        self.was_head = method == Method::Head;
         loop {
             let parsed = head::parse(&self.ahead, method).map_err(|nonsense| {
                 if is_alert(&self.ahead) {
@@ -143,16 +147,25 @@ impl Connection {
         self.is_other_protocol
     }
 
+    /// Whether something came since its last answer, which belongs to no request.
+    pub(crate) fn has_stray_bytes(&self) -> bool {
+        self.was_head && self.untaken_bytes() > 0
+    }
+
     /// Whether anything of an answer has arrived.
     pub(crate) fn is_answering(&self) -> bool {
         !self.ahead.is_empty()
     }
 
     async fn read_ahead(&mut self) -> Result<(), Error> {
-        self.receive_onto(None, HEAD_READ_BYTES).await.map(drop)
+        match self.receive_onto(None, HEAD_READ_BYTES).await? {
+            0 => Err(closed_early("before its answer was whole")),
+            _ => Ok(()),
+        }
     }
 
-    /// One receive of at most `bytes_max` onto the end of `body`, or of the read-ahead buffer.
+    /// One receive of at most `bytes_max` onto the end of `body`, or of the read-ahead buffer. 0: the origin
+    /// closed.
     async fn receive_onto(&mut self, body: Option<&mut Vec<u8>>, bytes_max: usize) -> Result<u64, Error> {
         let onto = body.unwrap_or(&mut self.ahead);
         let before = onto.len();
@@ -163,10 +176,7 @@ impl Connection {
         let bytes = buffer.filled().len();
         onto.truncate(before + bytes);
         received.map_err(|refused| alert_in(&refused, &self.endpoint).unwrap_or_else(|| broke(refused)))?;
-        match bytes {
-            0 => Err(closed_early("before its answer was whole")),
-            _ => Ok(bytes as u64),
-        }
+        Ok(bytes as u64)
     }
 }
 
@@ -319,9 +329,9 @@ impl Connection {
             if wanted == 0 {
                 return Ok(self.is_at_end());
             }
-            match self.append_to(body, wanted).await {
-                Ok(bytes) => self.body.on_received(bytes),
-                Err(closed) => self.body.on_close().map_err(|_| closed)?,
+            match self.append_to(body, wanted).await? {
+                0 => self.body.on_close()?,
+                bytes => self.body.on_received(bytes),
             }
             on_growth(body.capacity());
         }
@@ -335,7 +345,7 @@ impl Connection {
             return self.receive_onto(Some(body), wanted.min(COLLECT_AT_ONCE)).await;
         }
         if self.ahead.is_empty() {
-            self.read_ahead().await?;
+            self.receive_onto(None, HEAD_READ_BYTES).await?;
         }
         let bytes = self.ahead.len().min(wanted);
         body.extend(self.ahead.drain(..bytes));

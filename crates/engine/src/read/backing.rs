@@ -17,7 +17,7 @@ use crate::sink::landing::{SharedMemory, Sink};
 use crate::transfer::Download;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::{Resources, TransferOptions};
-use crate::transfer::workers::{run_segment, work_source};
+use crate::transfer::workers::run_segment;
 
 /// One version of an object at its origin.
 pub(super) struct Network {
@@ -74,7 +74,7 @@ impl Network {
     /// Sends a transfer to the least busy shard. If the client has been closed the transfer is dropped there,
     /// and that is its end: call it without a lock.
     pub(super) fn start(&self, transfer: Arc<Download>) {
-        let seat = self.gate.join(transfer.transfer.slots.transfer(), work_source(&transfer), None);
+        let seat = self.gate.seat();
         let (hold, shard) = (TransferGuard::new(transfer), seat.shard());
         let _ = self.shards.send(shard, Task::new(|shard| run_segment(shard, hold, seat)));
     }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flatout_wire::endpoint::Endpoint;
@@ -19,6 +20,7 @@ use crate::api::refusal::Failure;
 use crate::api::template::Outgoing;
 use crate::base::error::Error;
 use crate::base::operation::Class;
+use crate::base::report;
 use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::http::connection::Connection;
@@ -88,7 +90,7 @@ impl Shard {
         loop {
             let at = kept.iter().rposition(|connection| Some(connection.address) != shunned)?;
             let connection = kept.remove(at);
-            if !self.lets_go(&connection) {
+            if !self.lets_go(&connection) && !connection.has_stray_bytes() {
                 return Some(connection);
             }
         }
@@ -234,9 +236,16 @@ impl Shard {
         gate.cell(self.number)
     }
 
-    /// Counts `bytes` of a body that have landed, of which writing to a file took `writing`; waits until
-    /// `--bandwidth` has room for more.
-    pub(crate) async fn on_received(&self, gate: &Gate, bytes: u64, writing: Duration) {
+    /// Counts `bytes` of a body that have landed, of which writing to a file took `writing`, once for all
+    /// that count; waits until `--bandwidth` has room for more.
+    pub(crate) async fn on_received(
+        &self,
+        gate: &Gate,
+        transfer: &report::Counters,
+        bytes: u64,
+        writing: Duration,
+    ) {
+        transfer.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         let counters = self.cell(gate);
         gate.on_received(counters, bytes, writing);
         self.landed_bytes.set(self.landed_bytes.get() + bytes);

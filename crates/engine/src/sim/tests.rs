@@ -9,7 +9,7 @@ use flatout_wire::range::Span;
 
 use super::check::{check, check_attempts, waits};
 use super::run::run;
-use super::scenario::{Address, Fault, Framing, Interruption, Land, Scenario, Task, ThrottleHint};
+use super::scenario::{Address, Fault, Framing, Interruption, Land, Object, Scenario, Task, ThrottleHint};
 use super::shapes::SHAPES;
 use super::world::{Exchange, Window, World};
 use crate::api::account::Dialect;
@@ -131,8 +131,8 @@ fn an_address_that_comes_back_is_found_when_its_rest_is_over() {
     assert!(!back.is_empty() && back[0] > refused[0] + 10.0, "{events:#?}");
 }
 
-#[test]
-fn more_are_in_flight_where_that_brings_more() {
+/// How many were in flight at most in the first 100 ms, and in all; where more of them bring more.
+fn in_flight(change: impl FnOnce(&mut Scenario)) -> (usize, usize) {
     let mut scenario = Scenario::of(0);
     scenario.origin.dialect = Dialect::Plain;
     (scenario.origin.connect_ms, scenario.origin.first_byte_ms, scenario.origin.jitter_ms) = (1, 5, 0);
@@ -140,8 +140,7 @@ fn more_are_in_flight_where_that_brings_more() {
     scenario.origin.pieces = (1_000, 2_000);
     (scenario.tuning.is_open, scenario.tuning.parallel, scenario.tuning.shards) = (true, 512, 2);
     (scenario.tuning.part_bytes, scenario.tuning.stall_ms) = (16 << 10, 20_000);
-    scenario.objects[0].bytes = 3 << 20;
-    scenario.task = Task::One { span: Span::All, land: Land::Nowhere, pauses: Vec::new() };
+    change(&mut scenario);
     let (world, wrong) = faults(&scenario, false);
     assert!(wrong.is_empty(), "{}\n{scenario}", wrong.join("; "));
     let log = &world.expect("it ran").log;
@@ -154,7 +153,24 @@ fn more_are_in_flight_where_that_brings_more() {
         };
         moments.map(on_its_way).max().unwrap_or(0)
     };
-    let (first, later) = (at_most(Duration::from_millis(100)), at_most(Duration::from_secs(100)));
+    (at_most(Duration::from_millis(100)), at_most(Duration::from_secs(100)))
+}
+
+#[test]
+fn more_are_in_flight_where_that_brings_more() {
+    let (first, later) = in_flight(|scenario| {
+        scenario.objects[0].bytes = 3 << 20;
+        scenario.task = Task::One { span: Span::All, land: Land::Nowhere, pauses: Vec::new() };
+    });
+    assert!(first <= 17 && later >= 40, "{first}, then {later}");
+}
+
+#[test]
+fn a_batch_stayed_at_its_first_level_once_an_object_had_ended() {
+    let (first, later) = in_flight(|scenario| {
+        scenario.objects = vec![Object { bytes: 12_000, listed: Some(12_000) }; 300];
+        scenario.task = Task::Many { land: Land::Nowhere };
+    });
     assert!(first <= 17 && later >= 40, "{first}, then {later}");
 }
 

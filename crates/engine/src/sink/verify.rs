@@ -176,11 +176,21 @@ struct Marks {
 }
 
 impl PartHash {
-    #[inline]
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        match self.marks {
-            None => self.hash(bytes),
-            Some(_) => self.hash_by_blocks(bytes),
+    /// Hashes what comes next; with a journal it notes where blocks end.
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let of_block = |marks: &Marks| BLOCK_BYTES - (marks.part_start + self.bytes) % BLOCK_BYTES;
+            // Without a journal all is one block.
+            let left = self.marks.as_ref().map_or(u64::MAX, of_block);
+            let (now, later) = bytes.split_at(bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            self.bytes += now.len() as u64;
+            for (_, hasher) in &mut self.hashers {
+                hasher.update(now);
+            }
+            if now.len() as u64 == left {
+                self.cut();
+            }
+            bytes = later;
         }
     }
 
@@ -223,25 +233,6 @@ impl PartHash {
             crc: marks.powers.combine(marks.value, value, bytes),
         });
         (marks.reached, marks.value) = (self.bytes, value);
-    }
-
-    fn hash(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        for (_, hasher) in &mut self.hashers {
-            hasher.update(bytes);
-        }
-    }
-
-    fn hash_by_blocks(&mut self, mut bytes: &[u8]) {
-        while let Some(marks) = self.marks.as_ref().filter(|_| !bytes.is_empty()) {
-            let left = BLOCK_BYTES - (marks.part_start + self.bytes) % BLOCK_BYTES;
-            let (now, later) = bytes.split_at(bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
-            self.hash(now);
-            if now.len() as u64 == left {
-                self.cut();
-            }
-            bytes = later;
-        }
     }
 }
 

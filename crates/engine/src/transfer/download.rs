@@ -497,7 +497,10 @@ impl Download {
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants
     /// to be called.
     pub(crate) fn finish(&self) {
-        self.transfer.gate.leave(self.transfer.slots.transfer());
+        // One of many counts as the whole batch there, which goes on.
+        if self.transfer.owner.is_none() {
+            self.transfer.gate.leave(self.transfer.slots.transfer());
+        }
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let kept_bytes = match result.as_ref().err() {
             // It says nothing about what was left of another object, or range: a slip in what was typed loses

@@ -185,15 +185,15 @@ impl<'a> Part<'a> {
         let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
         let mut patience = watch.patience;
         let mut race: Option<Race<'_>> = None;
+        let most = shard.piece_bytes();
         loop {
             let at = self.start + self.place.filled();
-            let wanted = self.aloft.claim(at, RECEIVE_BYTES as u64);
+            let wanted = self.aloft.claim(at, RECEIVE_BYTES as u64).min(most);
             if wanted == 0 {
                 break;
             }
             let may_be_left = || attempts.may_be_left_after(watch.bytes, shard.shared.settings.retries);
             let comes = {
-                let wanted = wanted.min(shard.piece_bytes());
                 let mut receiving = pin!(answer.connection.receive(&mut self.place, &shard.scratch, wanted));
                 poll_fn(|cx| {
                     if let Poll::Ready(received) = receiving.as_mut().poll(cx) {
@@ -232,7 +232,8 @@ impl<'a> Part<'a> {
                     // It goes on: the race, if there is one, is over.
                     race = None;
                     self.heard = Some(Instant::now());
-                    self.on_received(shard, received).await;
+                    let (transfer, writing) = (&running.transfer, self.place.take_writing());
+                    shard.on_received(&transfer.gate, &transfer.counters, received, writing).await;
                     let left = self.missing();
                     if watch.on_received(shard, answer, received, left.end - left.start) {
                         watch.end(shard, answer);
@@ -253,26 +254,19 @@ impl<'a> Part<'a> {
         bytes: u64,
     ) -> Result<u64, Failure> {
         self.on_first_byte(answer);
-        let mut landed = 0;
+        let (transfer, most, mut landed) = (&self.running.transfer, shard.piece_bytes(), 0);
         let _moving = shard.cell(&self.running.transfer.gate).moving();
         while landed < bytes {
-            let wanted = (bytes - landed).min(shard.piece_bytes());
+            let wanted = (bytes - landed).min(most);
             let received = answer.connection.receive(&mut self.place, &shard.scratch, wanted).await?;
             if received == 0 {
                 break;
             }
             landed += received;
-            self.on_received(shard, received).await;
+            let writing = self.place.take_writing();
+            shard.on_received(&transfer.gate, &transfer.counters, received, writing).await;
         }
         Ok(landed)
-    }
-
-    /// Counts what one receive has landed, once for all who count. Waits where `--bandwidth` has no room for
-    /// more.
-    async fn on_received(&mut self, shard: &Shard, bytes: u64) {
-        let transfer = &self.running.transfer;
-        transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-        shard.on_received(&transfer.gate, bytes, self.place.take_writing()).await;
     }
 
     fn on_first_byte(&mut self, answer: &Response) {

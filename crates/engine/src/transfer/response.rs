@@ -107,6 +107,7 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
+    let _retrying = shard.cell(&running.transfer.gate).retrying();
     shard
         .wait_or_give_up((&running.transfer.gate, Class::Read), failure, attempts)
         .await

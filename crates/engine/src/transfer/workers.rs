@@ -284,7 +284,7 @@ fn start_workers(hold: &TransferGuard) {
         return owner.open(hold.running());
     }
     hold.open();
-    hold.transfer.gate.start_workers();
+    hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
 }
 
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first
