@@ -40,9 +40,10 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
     // A second for each part that is raced, and one each that the origin has closed, which nobody has seen
     // yet.
     let is_raced = !scenario.is_fair() || scenario.is_thin();
-    // And one for a worker that got the slot of another, which waits to try again and keeps a connection.
-    let is_retried = !scenario.is_fair();
-    let besides = [is_raced, is_retried, scenario.origin.closes_idle.is_some()];
+    // And one for a worker that got the slot of another on another shard, where that one waits to try again
+    // or for room in a stream: its connection stays there.
+    let is_passed_on = !scenario.is_fair() || scenario.streams();
+    let besides = [is_raced, is_passed_on, scenario.origin.closes_idle.is_some()];
     let per_slot = 1 + besides.into_iter().filter(|one| *one).count();
     let most = parallel * per_slot;
     // The HEAD that asks for a checksum beside the data has a connection too, which then serves all.
@@ -158,12 +159,14 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
     wrong
 }
 
-/// How long a part may wait for a slot again, where the level may fall while it waits: until all others have
-/// theirs.
+/// How long a part may wait for a slot again, which another part has got meanwhile: until that has landed,
+/// and where the level may fall while it waits, until all others have theirs.
 fn for_a_slot(scenario: &Scenario) -> Duration {
     let (tuning, origin) = (&scenario.tuning, &scenario.origin);
-    let bytes = if tuning.is_open { tuning.part_bytes * u64::from(tuning.parallel) } else { 0 };
-    Duration::from_secs_f64(bytes as f64 / origin.total_rate as f64)
+    let takes = |bytes: u64, rate: u64| Duration::from_secs_f64(bytes as f64 / rate as f64);
+    let others = takes(tuning.part_bytes * u64::from(tuning.parallel), origin.total_rate);
+    let answered = Duration::from_millis(origin.connect_ms + origin.first_byte_ms + origin.jitter_ms);
+    answered + others.max(takes(tuning.part_bytes, origin.rate))
 }
 
 /// Failed attempts by number, and the wait between their end and the next. Those that were worth while are
@@ -276,7 +279,8 @@ fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<Str
     // What the pace finds is as good as a few that are fixed.
     let parallel = if tuning.is_open { 4 } else { u64::from(tuning.parallel) };
     let lanes = parallel.min(slots).min(parts);
-    let workers = u64::from(tuning.parallel).min(parts);
+    // One that waits for room has passed its slot on, perhaps to another shard.
+    let workers = u64::from(tuning.parallel).min(parts) * (1 + u64::from(scenario.streams()));
     let heads = u64::from(origin.dialect == Dialect::S3);
     // A HEAD whose share of the link brings no whole answer in time is let go, and asked again on another
     // connection.
