@@ -150,17 +150,6 @@ impl Account {
         })
     }
 
-    /// Where an operation is asked for, as far as is known by now.
-    pub(crate) fn endpoint_for(&self, operation: &Operation) -> Result<Endpoint, Error> {
-        match operation {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                self.endpoint_of(&target.location)
-            }
-            Operation::Page { under, .. } => self.endpoint_of(under),
-            Operation::Buckets { dialect, .. } => self.endpoint_of_buckets(*dialect),
-        }
-    }
-
     /// Where the buckets of a dialect are asked for.
     pub(crate) fn endpoint_of_buckets(&self, dialect: Dialect) -> Result<Endpoint, Error> {
         Ok(match dialect {
@@ -473,8 +462,15 @@ impl Operation {
         }
     }
 
-    pub(crate) fn bucket(&self) -> &str {
-        self.resource().0
+    /// What it is about; nothing for the list of buckets.
+    pub(crate) fn location(&self) -> Option<&Location> {
+        match self {
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
+                Some(&target.location)
+            }
+            Operation::Page { under, .. } => Some(under),
+            Operation::Buckets { .. } => None,
+        }
     }
 
     /// The location that a redirect of a plain server may replace.

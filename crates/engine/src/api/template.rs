@@ -10,7 +10,7 @@ use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::{Span, http_range};
 use flatout_wire::request::{Method, Request};
 
-use crate::api::account::{Account, Operation, RequestSigner, Target};
+use crate::api::account::{Account, Dialect, Operation, RequestSigner, Target};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::time::unix_seconds;
 
@@ -21,6 +21,8 @@ const SIGNED_FOR_S: u64 = 60;
 /// The requests of one operation.
 pub(crate) struct RequestTemplate {
     account: Arc<Account>,
+    /// No redirect changes it.
+    dialect: Dialect,
     state: Mutex<State>,
 }
 
@@ -68,7 +70,9 @@ impl Outgoing {
 
 impl RequestTemplate {
     pub(crate) fn new(account: Arc<Account>, operation: Operation) -> RequestTemplate {
-        RequestTemplate { account, state: Mutex::new(State { operation, original: None, rendered: None }) }
+        let dialect = operation.dialect();
+        let state = Mutex::new(State { operation, original: None, rendered: None });
+        RequestTemplate { account, dialect, state }
     }
 
     /// The GETs of an object.
@@ -100,8 +104,7 @@ impl RequestTemplate {
 
     /// The bytes of a request and where to send them. `if_match` pins the version.
     pub(crate) async fn outgoing(&self, asked: &Asked, if_match: Option<&str>) -> Result<Outgoing, Error> {
-        let dialect = self.state().operation.dialect();
-        let signer = self.account.signer(dialect).await?;
+        let signer = self.account.signer(self.dialect).await?;
         let Rendered { endpoint, head, method, .. } = self.rendered(&signer)?;
         let mut bytes = Vec::with_capacity(head.len() + 128);
         bytes.extend_from_slice(&head);

@@ -188,7 +188,7 @@ impl Batch {
     /// A client that has been closed.
     pub(crate) fn open_for_work(self: &Arc<Batch>) -> Result<(), Error> {
         let source: Weak<Batch> = Arc::downgrade(self);
-        let seat = self.gate.join(self.transfer, source, Some(0));
+        let seat = self.gate.join(self.transfer, source, 0);
         // Outside the lock, which a worker that is dropped needs.
         let worker = Worker::new(self, &mut self.lock(), seat);
         self.shards.send(0, Task::new(|shard| run_batch_worker(shard, worker)))?;

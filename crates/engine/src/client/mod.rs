@@ -138,7 +138,7 @@ impl Client {
         let running = Arc::new(Download::start(get, self.shared.account.clone(), resources)?);
         // Before anybody holds it: what could not be begun has no end.
         let first = self.shards.way_to(0)?;
-        let seat = gate.join(running.transfer.slots.transfer(), work_source(&running), Some(0));
+        let seat = gate.join(running.transfer.slots.transfer(), work_source(&running), 0);
         let hold = TransferGuard::new(running.clone());
         let lead = Task::new(move |shard| run_lead(shard, hold, Some(seat)));
         if let Err(unsent) = first.send(Job::Task(lead)) {

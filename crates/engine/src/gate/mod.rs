@@ -347,13 +347,8 @@ impl Gate {
         self.counts.on_connected()
     }
 
-    /// A transfer with its first worker, on `shard` or where there is least to do.
-    pub(crate) fn join(
-        &self,
-        transfer: TransferId,
-        source: Weak<dyn WorkSource>,
-        shard: Option<usize>,
-    ) -> Seat {
+    /// A transfer with its first worker, on `shard`.
+    pub(crate) fn join(&self, transfer: TransferId, source: Weak<dyn WorkSource>, shard: usize) -> Seat {
         let is_stream = source.upgrade().is_some_and(|source| source.is_stream());
         let seat = self.slots.join(transfer, source, shard);
         if is_stream {
@@ -479,7 +474,7 @@ impl Gate {
             measured.pace.set_limits(limits, now());
             self.follow(&measured.pace);
             drop(measured);
-            self.slots.grant();
+            self.slots.offer([]);
         }
     }
 

@@ -86,14 +86,6 @@ impl SlotQueue {
         self.lock().queue.set_limit(limit);
     }
 
-    /// Gives away what slots there are.
-    pub(crate) fn grant(self: &Arc<SlotQueue>) {
-        let mut state = self.lock();
-        let granted = state.queue.grant();
-        state.on_granted(granted, None);
-        self.start(state);
-    }
-
     /// How many slots are taken.
     pub(crate) fn running(&self) -> u32 {
         self.lock().queue.running()
@@ -104,16 +96,16 @@ impl SlotQueue {
         self.lock().workers.iter().sum()
     }
 
-    /// A new source with its first worker, on `shard` or where there is least to do.
+    /// A new source with its first worker, on `shard`.
     pub(crate) fn join(
         self: &Arc<SlotQueue>,
         transfer: TransferId,
         source: Weak<dyn WorkSource>,
-        shard: Option<usize>,
+        shard: usize,
     ) -> Seat {
         let mut state = self.lock();
         state.sources.push((transfer, source));
-        self.seat_in(&mut state, shard, false)
+        self.seat_in(&mut state, Some(shard), false)
     }
 
     /// Whether there are workers of no source.
@@ -148,8 +140,8 @@ impl SlotQueue {
         self.lock().sources.iter().filter_map(alive).collect()
     }
 
-    /// Starts workers for the parts that each transfer has left, as long as there are slots that nobody waits
-    /// for.
+    /// Gives away what slots there are: to those who wait, and to workers for the parts that each of `wanted`
+    /// has left.
     pub(crate) fn offer(
         self: &Arc<SlotQueue>,
         wanted: impl IntoIterator<Item = (TransferId, (u64, Priority))>,
@@ -159,7 +151,17 @@ impl SlotQueue {
             state.queue.want(transfer, priority, parts);
         }
         let granted = state.queue.grant();
-        state.on_granted(granted, None);
+        self.pass_on(state, granted, None);
+    }
+
+    /// Wakes whoever was granted a slot, and starts the workers that slots were granted for.
+    fn pass_on<'a>(
+        self: &'a Arc<SlotQueue>,
+        mut state: MutexGuard<'a, State>,
+        granted: Vec<Grant>,
+        shard: Option<usize>,
+    ) {
+        state.on_granted(granted, shard);
         self.start(state);
     }
 
@@ -195,14 +197,25 @@ impl SlotQueue {
 impl State {
     /// Wakes whoever was waiting, and notes for whom a worker is to be started. Under the lock by which it
     /// was granted: whoever stops waiting has a slot, or has none.
-    fn on_granted(&mut self, granted: Vec<Grant>, mut shard: Option<usize>) {
-        for grant in granted {
-            match grant {
-                Grant::Ticket(ticket) => self.waits.on_granted([ticket]),
-                Grant::Work(transfer) => self.to_start.push_back((transfer, shard.take())),
-            }
-        }
+    fn on_granted(&mut self, granted: Vec<Grant>, shard: Option<usize>) {
+        self.waits.on_granted(tickets(granted, &mut self.to_start, shard));
     }
+}
+
+/// The tickets among what was granted; the workers are noted in `to_start`, the first of them on `shard`.
+fn tickets(
+    granted: Vec<Grant>,
+    to_start: &mut VecDeque<(TransferId, Option<usize>)>,
+    mut shard: Option<usize>,
+) -> Vec<Ticket> {
+    let ticket = |grant| match grant {
+        Grant::Ticket(ticket) => Some(ticket),
+        Grant::Work(transfer) => {
+            to_start.push_back((transfer, shard.take()));
+            None
+        }
+    };
+    granted.into_iter().filter_map(ticket).collect()
 }
 
 /// What one transfer has to do with slots. Many objects that are got together count as one.
@@ -243,8 +256,7 @@ impl TransferSlots {
         let priority = self.priority();
         let mut state = self.slots.lock();
         let (stays, granted) = state.queue.go_on(self.transfer, priority, parts);
-        state.on_granted(granted, Some(shard));
-        self.slots.start(state);
+        self.slots.pass_on(state, granted, Some(shard));
         match stays {
             true => Some(slot),
             false => {
@@ -271,8 +283,7 @@ impl Drop for Slot {
         let Some(slots) = self.0.take() else { return };
         let mut state = slots.lock();
         let granted = state.queue.finish();
-        state.on_granted(granted, None);
-        slots.start(state);
+        slots.pass_on(state, granted, None);
     }
 }
 
@@ -291,17 +302,12 @@ impl Future for Acquire<'_> {
         // Held until it has asked, so that a change of priority reaches the request or comes before it.
         let priority = priority.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = slots.lock();
-        let mut others = Vec::new();
-        let State { queue, waits, .. } = &mut *state;
+        let State { queue, waits, to_start, .. } = &mut *state;
         let polled = waits.poll_turn(&mut this.ticket, cx, || {
-            let (ticket, mut granted) = queue.ask(*transfer, *priority);
-            let own = granted.iter().position(|grant| *grant == Grant::Ticket(ticket));
-            let is_granted = own.map(|at| granted.remove(at)).is_some();
-            others = granted;
-            (ticket, is_granted.then_some(ticket).into_iter().collect())
+            let (ticket, granted) = queue.ask(*transfer, *priority);
+            (ticket, tickets(granted, to_start, None))
         });
         drop(priority);
-        state.on_granted(others, None);
         slots.start(state);
         polled
     }
@@ -319,8 +325,7 @@ impl Drop for Acquire<'_> {
                 Vec::new()
             }
         };
-        state.on_granted(granted, None);
-        slots.start(state);
+        slots.pass_on(state, granted, None);
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Priority {
 /// Whose a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
-    /// Whoever waits by that ticket.
+    /// The waiter with that ticket.
     Ticket(Ticket),
     /// A worker for a part of that transfer.
     Work(TransferId),

@@ -92,8 +92,8 @@ impl Call<'_> {
                 moves += 1;
                 continue;
             }
-            let doubt = key_rejection(&answer.head, &body, answer.method);
-            if !renewed && account.renew(&mut answer.signer, doubt).await {
+            let rejection = key_rejection(&answer.head, &body, answer.method);
+            if !renewed && account.renew(&mut answer.signer, rejection).await {
                 answer.finish(shard).await;
                 renewed = true;
                 continue;

@@ -43,8 +43,13 @@ impl Shared {
 
     /// The gate toward the origin that an operation is asked of.
     pub(crate) fn gate_for(&self, operation: &Operation) -> Arc<Gate> {
-        let endpoint = self.account.endpoint_for(operation).ok();
-        self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, operation.bucket())), &self.settings)
+        match operation.location() {
+            Some(location) => self.gate_of(location),
+            None => {
+                let endpoint = self.account.endpoint_of_buckets(operation.dialect()).ok();
+                self.gates.of(endpoint, &self.settings)
+            }
+        }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

@@ -400,7 +400,7 @@ impl Download {
         };
         let slot = match slot {
             Some(slot) => slot,
-            None => self.transfer.slot().await,
+            None => self.transfer.slots.acquire().await,
         };
         let Some(taken) = self.settled.get().and_then(|settled| settled.plan().take(part_bytes)) else {
             return Ok(self.take_rest(Some(slot)).await);
@@ -422,7 +422,7 @@ impl Download {
         }
         let slot = match slot {
             Some(slot) => slot,
-            None => at_once(self.transfer.slot()).await?,
+            None => at_once(self.transfer.slots.acquire()).await?,
         };
         let rest = self.in_flight_parts.split()?;
         self.transfer.counters.shared.fetch_add(1, Ordering::Relaxed);

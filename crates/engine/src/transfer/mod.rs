@@ -21,7 +21,7 @@ use crate::base::error::Error;
 use crate::base::limited_by::{LimitedBy, TimeByLimit};
 use crate::base::report::{Counters, PartRecord};
 use crate::gate::Gate;
-use crate::gate::slots::{Slot, TransferSlots};
+use crate::gate::slots::TransferSlots;
 use crate::shard::shards::Shards;
 use crate::sink::end::End;
 use crate::transfer::resources::Resources;
@@ -77,11 +77,6 @@ impl ActiveTransfer {
             end: End::new(None),
             owner: None,
         }
-    }
-
-    /// A slot of its origin's, once it is its turn.
-    pub(crate) async fn slot(&self) -> Slot {
-        self.slots.acquire().await
     }
 
     /// Counts a worker for as long as it holds what this returns.

@@ -124,7 +124,7 @@ impl<'a> Part<'a> {
             None => failure,
         };
         wait_or_give_up(shard, self.running, failure, attempts).await?;
-        self.slot = Some(self.running.transfer.slot().await);
+        self.slot = Some(self.running.transfer.slots.acquire().await);
         Ok(())
     }
 

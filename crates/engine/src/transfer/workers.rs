@@ -237,7 +237,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response
     };
     let mut attempts = Attempts::default();
     loop {
-        let slot = running.transfer.slot().await;
+        let slot = running.transfer.slots.acquire().await;
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
                 Ok(()) => return Ok((answer, slot)),
