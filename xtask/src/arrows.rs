@@ -7,6 +7,8 @@ use crate::workspace::{Dependency, Package};
 const LEVELS: &[(&str, u8)] = &[
     ("flatout-settings", 0),
     ("flatout-wire", 0),
+    ("flatout-policy", 0),
+    ("flatout-formats", 0),
     ("flatout-engine", 1),
     ("flatout-tree", 2),
     ("flatout-cache", 2),
@@ -27,6 +29,9 @@ const IN_TESTS: &[(&str, &str, &str)] = &[
     ("flatout-tree", "flatout-server", "names and versions are tested against the development origin"),
     ("flatout-mount", "flatout-server", "real mounts are tested against the development origin"),
 ];
+
+/// Crates that use nothing but std, outside their tests.
+const STD_ALONE: &[&str] = &["flatout-policy", "flatout-formats"];
 
 /// Crate, a crate that it must not use although the level allows it, reason.
 const WITHOUT: &[(&str, &[&str], &str)] = &[
@@ -59,6 +64,9 @@ fn wrong(name: &str, own: u8, used: &Dependency) -> Option<String> {
     {
         return (!used.dev)
             .then(|| format!("{name} must do without {}: {why}; use it in a level above", used.name));
+    }
+    if !used.dev && STD_ALONE.contains(&name) {
+        return Some(format!("{name} uses nothing but std: use {} in a level above", used.name));
     }
     let theirs = level(&used.name)?;
     let listed = used.dev && IN_TESTS.iter().any(|row| row.0 == name && row.1 == used.name);
@@ -120,6 +128,8 @@ mod tests {
             ("flatout-wire", "tokio", false, Some("must do without tokio: wire has no socket")),
             ("flatout-wire", "tokio", true, None),
             ("flatout-nut", "flatout-wire", false, Some("crates/nut/Cargo.toml: flatout-nut has no level")),
+            ("flatout-policy", "tokio", false, Some("nothing but std")),
+            ("flatout-policy", "proptest", true, None),
             ("xtask", "flatout-settings", false, None),
         ];
         for &(name, used, dev, want) in table {

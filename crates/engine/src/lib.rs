@@ -12,7 +12,6 @@ mod gate;
 mod http;
 mod memory;
 mod net;
-mod policy;
 mod read;
 mod shard;
 #[cfg(test)]
@@ -36,15 +35,15 @@ pub use client::list::{Bucket, Entry, Listed, Listing};
 pub use client::survey::{Handshake, Survey, Surveyed, Way};
 pub use disk::folder::Folder;
 pub use disk::temporary::{is_temporary_name, left_behind_as};
+pub use flatout_policy::outage::Waited;
+pub use flatout_policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
+pub use flatout_policy::queue::Priority;
 pub use gate::{FoundPace, OriginOutage, OriginStats, OutageNews};
 pub use memory::lease::MemoryCharge;
 pub use net::interface::interfaces;
 pub use net::proxy::Proxies;
 #[doc(hidden)]
 pub use net::tls::tls_config;
-pub use policy::outage::Waited;
-pub use policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
-pub use policy::queue::Priority;
 pub use read::{Pieces, Reader, ReaderStats, Reading};
 pub use sink::landing::{Landing, Memory};
 pub use sink::made::{AlignedBuffer, AllocatedBuffer};

@@ -13,6 +13,7 @@ mod differential;
 mod documents;
 mod head;
 mod hyper_reader;
+mod layouts;
 mod locations;
 mod our_reader;
 mod pieces;
@@ -26,6 +27,7 @@ pub use credentials::credentials;
 pub use differential::{ALLOWED, Allowed, differential};
 pub use documents::documents;
 pub use head::head;
+pub use layouts::layouts;
 pub use locations::locations;
 pub use ranges::ranges;
 pub use requests::requests;
@@ -34,13 +36,14 @@ pub use requests::requests;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which its corpus in `fuzz/corpus` and its main in `fuzz/fuzz_targets` share.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("chunked", chunked),
     ("config", config),
     ("credentials", credentials),
     ("differential", differential),
     ("documents", documents),
     ("head", head),
+    ("layouts", layouts),
     ("locations", locations),
     ("ranges", ranges),
     ("requests", requests),

@@ -18,7 +18,7 @@ use crate::api::service::{Patience, ServiceClient, ServiceReply, ServiceRequest}
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Hint, setting, setting_to, text};
 use crate::base::time::unix_seconds;
-use crate::policy::retry::Dice;
+use flatout_policy::retry::Dice;
 
 /// Keys are renewed this long before they end, or at half of a shorter life: as the SDKs do, and long enough
 /// for an STS that is down to come back.

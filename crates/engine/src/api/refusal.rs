@@ -11,7 +11,7 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Load;
 use crate::base::time::unix_seconds;
-use crate::policy::retry::Fault;
+use flatout_policy::retry::Fault;
 
 /// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
 pub(crate) const REDIRECTS_MAX: u32 = 5;

@@ -9,7 +9,7 @@ use flatout_settings::Settings;
 use flatout_wire::request::Request;
 
 use crate::base::error::Error;
-use crate::policy::outage::NEVER_ANSWERED_MAX;
+use flatout_policy::outage::NEVER_ANSWERED_MAX;
 
 /// Who sends what a service is asked.
 pub(crate) trait ServiceClient: Send + Sync {

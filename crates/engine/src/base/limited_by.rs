@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::policy::outage::Waited;
+use flatout_policy::outage::Waited;
 
 /// What holds the speed back. Displayed as a short sentence:
 /// `the network or the origin: 12 in flight carry 1.2GiB/s, …`.

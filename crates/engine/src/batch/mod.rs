@@ -1,7 +1,6 @@
 //! Many objects at once: one pace for all, small ones by one request each, the parts of large ones among
 //! them.
 
-mod queue;
 mod shared;
 mod workers;
 
@@ -10,8 +9,6 @@ use std::time::Duration;
 
 use flatout_wire::location::Location;
 
-#[cfg(test)]
-pub(crate) use queue::{Item, MayBegin, Queue, Work};
 pub(crate) use shared::Batch;
 #[cfg(test)]
 pub(crate) use shared::WEIGHT_STEP_BYTES;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::queue::{Item, MayBegin, Queue, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::api::account::{Account, check_object};
 use crate::base::cancellation::Cancellation;
@@ -23,7 +22,6 @@ use crate::gate::Gate;
 use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::memory::lease::MemoryCharge;
 use crate::memory::plan;
-use crate::policy::queue::{Priority, TransferId};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::Landing;
@@ -31,6 +29,8 @@ use crate::transfer::get::Get;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::{Download, TransferOwner};
+use flatout_policy::batch_order::{Item, MayBegin, Queue, Work};
+use flatout_policy::queue::{Priority, TransferId};
 use std::sync::Weak;
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
@@ -151,7 +151,7 @@ impl Batch {
         folder: Option<Folder>,
     ) -> Batch {
         let state = State {
-            queue: Queue::new(),
+            queue: Queue::default(),
             large: Vec::new(),
             finished: Vec::new(),
             outstanding: 0,

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::queue::Work;
 use super::shared::{Batch, Worker};
 use crate::shard::Shard;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
 use crate::transfer::workers::{run_lead, run_until_stopped};
+use flatout_policy::batch_order::Work;
 
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
 pub(crate) async fn run_batch_worker(shard: Rc<Shard>, mut worker: Worker) {

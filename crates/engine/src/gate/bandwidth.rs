@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::base::time::now;
-use crate::policy::pace::bucket::Bucket;
-use crate::policy::receive_size::RECEIVE_BYTES;
+use flatout_policy::pace::bucket::Bucket;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// Pieces of a twentieth of a second, so that nobody takes another's share for long; under a page they cost
 /// more than they carry.

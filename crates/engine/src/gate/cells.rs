@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::time::now;
-use crate::policy::pace::{Gated, Sample, WaitReason};
+use flatout_policy::pace::{Gated, Sample, WaitReason};
 
 /// The counters of one shard. Only its thread writes; a tick reads them all.
 #[derive(Debug, Default)]

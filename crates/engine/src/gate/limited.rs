@@ -2,7 +2,7 @@
 
 use super::cells::Cores;
 use crate::base::limited_by::{Bound, LimitedBy};
-use crate::policy::pace::{LimitedBy as ByPace, WaitReason};
+use flatout_policy::pace::{LimitedBy as ByPace, WaitReason};
 
 /// Requests a second that may be sent.
 #[derive(Clone, Copy, Debug, Default)]

@@ -31,8 +31,8 @@ use crate::base::limited_by::{Bound, Host, LimitedBy, TimeByLimit};
 use crate::base::operation::{Class, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::plan::{MemoryPlan, ParallelBy};
-use crate::policy::pace::{Limits, Pace, Remembered, Seed};
-use crate::policy::queue::{Priority, TransferId};
+use flatout_policy::pace::{Limits, Pace, Remembered, Seed};
+use flatout_policy::queue::{Priority, TransferId};
 
 use crate::gate::slots::{Seat, SlotQueue, TransferSlots, WorkSource};
 pub(crate) use bandwidth::Bandwidth;

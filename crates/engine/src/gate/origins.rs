@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Gate, Gates};
 use crate::base::limited_by::LimitedBy;
-use crate::policy::outage::Waited;
+use flatout_policy::outage::Waited;
 
 /// One origin, as this client asks it. What is not said to be of now is since the client was made.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,8 +16,8 @@ use crate::base::limited_by::Host;
 use crate::base::operation::Class;
 use crate::base::time::now;
 use crate::base::wording::{broke, silence};
-use crate::policy::outage::{Admission, Outage, Waited};
-use crate::policy::retry::Fault;
+use flatout_policy::outage::{Admission, Outage, Waited};
+use flatout_policy::retry::Fault;
 
 /// An outage of a fraction of a second is nobody's news.
 const NEWS_AFTER: Duration = Duration::from_secs(1);

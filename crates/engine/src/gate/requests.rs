@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::cells::{Cell, Counted};
 use crate::base::operation::{Class, Load};
 use crate::base::time::now;
-use crate::policy::pace::WaitReason;
-use crate::policy::pace::bucket::Bucket;
-use crate::policy::pace::throttle::Throttle;
+use flatout_policy::pace::WaitReason;
+use flatout_policy::pace::bucket::Bucket;
+use flatout_policy::pace::throttle::Throttle;
 
 /// The requests to one origin.
 pub(crate) struct Requests {

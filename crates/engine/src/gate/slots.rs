@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use crate::memory::waits::Waiters;
-use crate::policy::queue::{Grant, Priority, Queue, Ticket, TransferId};
+use flatout_policy::queue::{Grant, Priority, Queue, Ticket, TransferId};
 
 /// A transfer with parts that any worker may carry.
 pub(crate) trait WorkSource: Send + Sync {

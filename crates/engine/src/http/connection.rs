@@ -22,9 +22,9 @@ use crate::memory::lease::{Lease, MemoryCharge};
 use crate::net::socket::Socket;
 use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
-use crate::policy::hedge::Hedge;
-use crate::policy::receive_size::ReceiveSize;
 use crate::sink::landing::PartWriter;
+use flatout_policy::hedge::Hedge;
+use flatout_policy::receive_size::ReceiveSize;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
@@ -248,7 +248,7 @@ impl Connection {
                     .map_err(broke)?;
                 let mut buffer = ReadBuf::new(rest);
                 ready!(self.stall.poll_read(cx, &mut self.socket, &mut buffer)).map_err(broke)?;
-                self.receive_size.on_received(buffer.filled().len(), Instant::now());
+                self.receive_size.on_received(buffer.filled().len(), Instant::now().into_std());
                 buffer.filled().len()
             };
             came.copy_from_slice(&self.ahead[..ahead]);

@@ -23,9 +23,9 @@ use super::*;
 use crate::memory::lease::Pool;
 use crate::net::socket::connect;
 use crate::net::tls::Tls;
-use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::sink::landing::{Landing, Sink};
 use crate::sink::verify::Ledger;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.
 const MEANT: [&str; 6] = [

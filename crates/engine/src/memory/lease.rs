@@ -15,7 +15,7 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::waits::Waiters;
-use crate::policy::budget::{self, Budget, Ticket};
+use flatout_policy::budget::{self, Budget, Ticket};
 
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.
 const HUGE_PAGE_BYTES: usize = 2 << 20;

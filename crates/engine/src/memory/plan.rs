@@ -7,9 +7,9 @@ use flatout_settings::{Settings, format_size};
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
 use crate::base::hint::{setting_to, text};
-use crate::policy::budget::LAST;
-use crate::policy::pace::LEVEL_MOST;
-use crate::policy::receive_size::RECEIVE_BYTES;
+use flatout_policy::budget::LAST;
+use flatout_policy::pace::LEVEL_MOST;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// A shard's thread and runtime, without its scratch.
 pub(crate) const SHARD_BYTES: u64 = 128 << 10;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::hint::{Word, setting, setting_to, text};
-use crate::policy::rank::{Ranks, Turn};
+use flatout_policy::rank::{Ranks, Turn};
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
 const RESOLVE_AGAIN: Duration = Duration::from_secs(30);

@@ -10,7 +10,6 @@ use crate::api::pinned::Pinned;
 use crate::api::template::RequestTemplate;
 use crate::base::version::Object;
 use crate::gate::Gate;
-use crate::policy::queue::Priority;
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{SharedMemory, Sink};
@@ -18,6 +17,7 @@ use crate::transfer::Download;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::workers::run_segment;
+use flatout_policy::queue::Priority;
 
 /// One version of an object at its origin.
 pub(super) struct Network {

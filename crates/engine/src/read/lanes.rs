@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::lane::{Lane, LaneId, Pattern, WINDOW_AT_START, WINDOW_LEAST};
-use super::layout::Extents;
+use flatout_formats::Extents;
 
 /// At most this many lanes per object.
 const LANES_MOST: usize = 8;

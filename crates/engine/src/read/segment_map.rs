@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use super::entries::{Entries, Entry};
 use super::lane::LaneId;
 use super::lanes::Lanes;
-use super::layout::{Hints, LayoutParser};
 use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 use crate::base::error::Error;
 use crate::base::version::Object;
+use flatout_formats::{Hints, LayoutParser};
 
 /// What a read calls with its result.
 pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;

@@ -14,9 +14,9 @@ use super::segment_map::{Effects, Fetch, Limits, Next, SegmentMap};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Object;
 use crate::memory::lease::Lease;
-use crate::policy::queue::Priority;
 use crate::sink::landing::SharedMemory;
 use crate::transfer::Download;
+use flatout_policy::queue::Priority;
 
 /// Besides the segments in flight, a lane may hold one that is being read and one that has landed.
 const SEGMENTS_LANDED: u64 = 2;

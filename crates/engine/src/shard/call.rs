@@ -23,9 +23,9 @@ use crate::gate::Gate;
 use crate::http::connection::Connection;
 use crate::memory::lease::{MemoryCharge, addressable};
 use crate::net::proxy::Purpose;
-use crate::policy::retry::{self, Attempts, Fault};
 use crate::shard::Shard;
 use crate::shard::shards::Shards;
+use flatout_policy::retry::{self, Attempts, Fault};
 
 /// Keys, roles and tokens are far under this.
 const REPLY_BYTES_MAX: usize = 1 << 20;

@@ -29,10 +29,10 @@ use crate::memory::plan::SHARD_BYTES;
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
-use crate::policy::hedge::Hedge;
-use crate::policy::pace::WaitReason;
-use crate::policy::retry::{Attempts, Dice, Fault};
 use crate::shard::shared::Shared;
+use flatout_policy::hedge::Hedge;
+use flatout_policy::pace::WaitReason;
+use flatout_policy::retry::{Attempts, Dice, Fault};
 
 /// What one thread owns.
 pub(crate) struct Shard {

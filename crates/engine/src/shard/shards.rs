@@ -15,9 +15,9 @@ use crate::api::service::{ServiceClient, ServiceReply, ServiceRequest};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::thread_clock::ThreadClock;
 use crate::memory::lease::Lease;
-use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// What a shard is asked to do: a task of its own on the shard's runtime. One that is dropped before lets go
 /// of what it holds.

@@ -12,10 +12,10 @@ use super::scenario::{Etag, Framing, Object, Scenario, Task};
 use super::world::World;
 use crate::api::account::Dialect;
 use crate::client::Client;
-use crate::policy::queue::Priority;
-use crate::policy::queue::Priority::{Ahead, Awaited};
 use crate::sink::landing::Landing;
 use crate::transfer::get::Get;
+use flatout_policy::queue::Priority;
+use flatout_policy::queue::Priority::{Ahead, Awaited};
 
 const PART: u64 = 10_000;
 /// A part's time: its second, a connection's and an answer's.

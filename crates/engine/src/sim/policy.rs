@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::scenario::Draw;
-use crate::batch::{Item, MayBegin, Queue, Work};
-use crate::policy::plan::Plan;
+use flatout_policy::batch_order::{Item, MayBegin, Queue, Work};
+use flatout_policy::plan::Plan;
 
 /// Runs `workers` workers of a queue in rounds; each object and each part must be given out once, and nobody
 /// may be idle while there is something to do.
@@ -15,7 +15,7 @@ fn check_queue(seed: u64) {
     let sizes: Vec<u64> =
         (0..draw.between(1, 60)).map(|_| draw.between(1, 12).saturating_sub(6).max(1)).collect();
     let workers = draw.between(1, 8);
-    let mut queue: Queue<usize, usize> = Queue::new();
+    let mut queue: Queue<usize, usize> = Queue::default();
     let may = MayBegin { small: true, large: true };
     for (object, &parts) in sizes.iter().enumerate() {
         queue.push(Item { wanted: object, again: false }, parts == 1);

@@ -27,13 +27,13 @@ use crate::client::config::Config;
 use crate::disk::folder::Folder;
 use crate::memory::lease::{Lease, Pool};
 use crate::memory::plan::CONNECTION_BYTES;
-use crate::policy::receive_size::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shards::{ShardThread, serve};
 use crate::sink::landing::{Landing, Memory};
 use crate::sink::stream::{StreamReader, stream};
 use crate::transfer::get::Get;
 use crate::transfer::handle::Transfer;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
 const FOR_EVER: Duration = Duration::from_secs(100_000);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use flatout_wire::range::Span;
 
 use crate::api::account::Dialect;
-use crate::policy::hedge::PATIENCE_MIN;
-use crate::policy::retry::Dice;
+use flatout_policy::hedge::PATIENCE_MIN;
+use flatout_policy::retry::Dice;
 
 /// Where all chance comes from.
 pub(super) struct Draw(Dice);

@@ -10,7 +10,7 @@ use super::run::run;
 use super::scenario::{Address, Draw, Fault, Framing, Land, Scenario, Task};
 use super::shapes::fair;
 use crate::api::account::Dialect;
-use crate::policy::hedge::{BUDGET_FIRST, REFILL};
+use flatout_policy::hedge::{BUDGET_FIRST, REFILL};
 
 /// A get of 120 parts by eight workers, a third of a second each: six seconds on a clean day.
 fn steady(seed: u64) -> Scenario {

@@ -9,10 +9,10 @@ use crate::base::error::{Error, ErrorKind};
 use crate::disk::file::FileSink;
 use crate::disk::folder::Folder;
 use crate::memory::lease::Pool;
-use crate::policy::pace::WaitReason;
 use crate::sink::made::{AllocatedBuffer, Allocating};
 use crate::sink::stream::{Room, StreamWriter};
 use crate::sink::verify::PartHash;
+use flatout_policy::pace::WaitReason;
 
 /// Where the bytes of a transfer land.
 pub enum Landing {

@@ -239,7 +239,7 @@ impl PartHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::plan::{Plan, Taken};
+    use flatout_policy::plan::{Plan, Taken};
 
     const BODY: &[u8] = b"the quick brown fox jumps over the lazy dog";
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use flatout_settings::format_size;
 use flatout_wire::head::Head;
 use flatout_wire::range::Span;
+use tokio::time::Instant;
 
 use crate::api::account::Account;
 use crate::api::pinned::Pinned;
@@ -21,9 +22,6 @@ use crate::disk::file::FileSink;
 use crate::disk::journal::{self, DownloadIdentity, Kept};
 use crate::gate::slots::{Slot, at_once};
 use crate::memory::lease::Pool;
-use crate::policy::flight::InFlightParts;
-use crate::policy::plan::{Plan, Taken};
-use crate::policy::queue::Priority;
 use crate::sink::check;
 use crate::sink::end::End;
 use crate::sink::landing::Sink;
@@ -32,6 +30,9 @@ use crate::sink::verify::{ExpectedChecksum, Ledger, PartHash};
 use crate::transfer::get::Get;
 use crate::transfer::resources::Resources;
 use crate::transfer::{ActiveTransfer, TransferOwner};
+use flatout_policy::flight::InFlightParts;
+use flatout_policy::plan::{Plan, Taken};
+use flatout_policy::queue::Priority;
 
 /// A part whose turn it is.
 pub(crate) struct Turn {
@@ -424,7 +425,7 @@ impl Download {
             Some(slot) => slot,
             None => at_once(self.transfer.slots.acquire()).await?,
         };
-        let rest = self.in_flight_parts.split()?;
+        let rest = self.in_flight_parts.split(Instant::now().into_std())?;
         self.transfer.counters.shared.fetch_add(1, Ordering::Relaxed);
         let taken = settled.plan().take_rest(rest);
         Some(Turn { taken, slot })

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
-use crate::policy::queue::Priority;
 use crate::sink::end::OnEnd;
 use crate::sink::landing::Landing;
+use flatout_policy::queue::Priority;
 
 /// A get: what to read, and where it lands.
 pub struct Get {

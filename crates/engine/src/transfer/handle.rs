@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{Progress, Report};
-use crate::policy::queue::Priority;
 use crate::transfer::Download;
+use flatout_policy::queue::Priority;
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread
 /// of the engine's (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.

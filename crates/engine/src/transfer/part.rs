@@ -20,16 +20,16 @@ use crate::base::report::{Counters, PartRecord};
 use crate::base::version::Version;
 use crate::gate::slots::Slot;
 use crate::net::stall::Silence;
-use crate::policy::flight::PartShare;
-use crate::policy::plan::Taken;
-use crate::policy::receive_size::RECEIVE_BYTES;
-use crate::policy::retry::Attempts;
 use crate::shard::Shard;
 use crate::shard::call::Response;
 use crate::sink::landing::PartWriter;
 use crate::transfer::Download;
 use crate::transfer::download::Turn;
 use crate::transfer::response::{ask_elsewhere, wait_or_give_up};
+use flatout_policy::flight::PartShare;
+use flatout_policy::plan::Taken;
+use flatout_policy::receive_size::RECEIVE_BYTES;
+use flatout_policy::retry::Attempts;
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -85,7 +85,7 @@ impl<'a> Part<'a> {
             number,
             place: running.sink.place(number, range.start - landing_start, running.ledger.start_part()),
             start: range.start,
-            aloft: running.in_flight_parts.start(&range),
+            aloft: running.in_flight_parts.start(&range, Instant::now().into_std()),
             attempts: 0,
             answered_s: None,
             served_by: None,
@@ -276,7 +276,7 @@ impl<'a> Part<'a> {
             let now_s = self.running.transfer.clock_s();
             let at = |moment: Instant| (now_s - moment.elapsed().as_secs_f64()).max(0.0);
             self.answered_s = Some((at(answer.asked), at(answer.answered)));
-            self.aloft.on_first_byte();
+            self.aloft.on_first_byte(Instant::now().into_std());
         }
         self.served_by = Some((answer.connection.address, answer.connection.number));
     }
@@ -289,7 +289,7 @@ impl<'a> Part<'a> {
     /// The part is whole, or the body of unknown length that it is the end of; its slot.
     pub(crate) fn finish(mut self) -> Option<Slot> {
         self.place.complete();
-        self.aloft.on_landed(self.place.filled());
+        self.aloft.on_landed(self.place.filled(), Instant::now().into_std());
         let end_s = self.running.transfer.clock_s();
         self.running.finish_part(self.start, self.place.filled(), self.place.hash(), || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);

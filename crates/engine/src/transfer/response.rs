@@ -13,10 +13,10 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting, text};
 use crate::base::operation::Class;
 use crate::base::version::Version;
-use crate::policy::retry::Attempts;
 use crate::shard::Shard;
 use crate::shard::call::{Call, Response};
 use crate::transfer::Download;
+use flatout_policy::retry::Attempts;
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Download, asked: &Asked) -> Result<Response, Failure> {

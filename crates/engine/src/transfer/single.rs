@@ -9,7 +9,6 @@ use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::gate::slots::Slot;
-use crate::policy::retry::Attempts;
 use crate::shard::Shard;
 use crate::shard::call::{Response, unexpected};
 use crate::sink::landing::Sink;
@@ -17,6 +16,7 @@ use crate::sink::verify::{ExpectedChecksum, Ledger};
 use crate::transfer::Download;
 use crate::transfer::part::Part;
 use crate::transfer::response::ask;
+use flatout_policy::retry::Attempts;
 
 /// The stream while it lasts.
 pub(crate) struct Single<'a> {

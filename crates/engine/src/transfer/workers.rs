@@ -13,8 +13,6 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::disk::journal::Kept;
 use crate::gate::slots::{Seat, Slot, WorkSource};
-use crate::policy::queue::Priority;
-use crate::policy::retry::{Attempts, Fault};
 use crate::shard::Shard;
 use crate::shard::call::{self, Response};
 use crate::shard::shards::Task;
@@ -24,6 +22,8 @@ use crate::transfer::part::Part;
 use crate::transfer::response::{ask, wait_or_give_up};
 use crate::transfer::single::Single;
 use crate::transfer::{Download, Working};
+use flatout_policy::queue::Priority;
+use flatout_policy::retry::{Attempts, Fault};
 use std::sync::Arc;
 use std::sync::Weak;
 
