@@ -52,5 +52,5 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &TransferGuard) {
             }
         }
     };
-    run_until_stopped(hold, one).await;
+    run_until_stopped(&**hold, one).await;
 }

@@ -15,7 +15,7 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Object;
 use crate::memory::lease::Lease;
 use crate::sink::landing::SharedMemory;
-use crate::transfer::Download;
+use crate::transfer::{Download, Running};
 use flatout_policy::queue::Priority;
 
 /// Besides the segments in flight, a lane may hold one that is being read and one that has landed.

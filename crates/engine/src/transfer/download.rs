@@ -29,7 +29,7 @@ use crate::sink::stream::reader_has_gone;
 use crate::sink::verify::{ExpectedChecksum, Ledger, PartHash};
 use crate::transfer::get::Get;
 use crate::transfer::resources::Resources;
-use crate::transfer::{ActiveTransfer, TransferOwner};
+use crate::transfer::{ActiveTransfer, Running, TransferOwner};
 use flatout_policy::flight::InFlightParts;
 use flatout_policy::plan::{Plan, Taken};
 use flatout_policy::queue::Priority;
@@ -466,16 +466,6 @@ impl Download {
         }
     }
 
-    /// Stops the transfer with an error; the first one stays.
-    pub(crate) fn fail(&self, error: Error) {
-        let error = match error.kind() {
-            // Nothing was read yet: the object was another one from the start.
-            ErrorKind::Changed if matches!(self.phase(), Phase::Asking) => self.of_another_version(error),
-            _ => error,
-        };
-        self.transfer.fail(error);
-    }
-
     /// Of an object that was asked for by the ETag of another version.
     fn of_another_version(&self, error: Error) -> Error {
         let condition = self.known.as_ref().filter(|known| known.is_condition);
@@ -485,50 +475,6 @@ impl Download {
             Word::Feature(Feature::Stat),
             text(" tells the ETag of the version that is there now"),
         ])
-    }
-
-    pub(crate) fn progress(&self) -> Progress {
-        let total_bytes = self.settled.get().map(|settled| settled.total_bytes.load(Ordering::Relaxed));
-        let total_bytes = total_bytes.filter(|bytes| *bytes != UNKNOWN);
-        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
-        let limited_by = self.transfer.gate.tally().now();
-        Progress { kept_bytes, ..self.transfer.counters.progress(total_bytes, limited_by) }
-    }
-
-    /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants
-    /// to be called.
-    pub(crate) fn finish(&self) {
-        // One of many counts as the whole batch there, which goes on.
-        if self.transfer.owner.is_none() {
-            self.transfer.gate.leave(self.transfer.slots.transfer());
-        }
-        let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
-        let kept_bytes = match result.as_ref().err() {
-            // It says nothing about what was left of another object, or range: a slip in what was typed loses
-            // nothing.
-            Some(error) if self.is_of_another() || error.kind() == ErrorKind::Usage => {
-                self.sink.close(true);
-                0
-            }
-            error => self.sink.close(error.is_some_and(Error::keeps_partial_data)),
-        };
-        self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
-        let result = result.map_err(|error| {
-            let error = error.during("read", &self.transfer.name);
-            match kept_bytes {
-                0 => error,
-                _ => {
-                    error.with_further_hint(format!("run it again to go on from {}", format_size(kept_bytes)))
-                }
-            }
-        });
-        if let Some(owner) = &self.transfer.owner {
-            return owner.on_end(self, result);
-        }
-        if let Sink::Shared(memory) = &self.sink {
-            return memory.on_end(result.map(drop), self.transfer.counters.fetched_bytes());
-        }
-        self.transfer.end.settle(result);
     }
 
     fn conclude(&self) -> Result<Report, Error> {
@@ -560,5 +506,62 @@ impl Download {
             limited_by: transfer.limited_by(),
             parts: transfer.take_records(),
         })
+    }
+}
+
+impl Running for Download {
+    fn transfer(&self) -> &ActiveTransfer {
+        &self.transfer
+    }
+
+    fn progress(&self) -> Progress {
+        let total_bytes = self.settled.get().map(|settled| settled.total_bytes.load(Ordering::Relaxed));
+        let total_bytes = total_bytes.filter(|bytes| *bytes != UNKNOWN);
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let limited_by = self.transfer.gate.tally().now();
+        Progress { kept_bytes, ..self.transfer.counters.progress(total_bytes, limited_by) }
+    }
+
+    fn fail(&self, error: Error) {
+        let error = match error.kind() {
+            // Nothing was read yet: the object was another one from the start.
+            ErrorKind::Changed if matches!(self.phase(), Phase::Asking) => self.of_another_version(error),
+            _ => error,
+        };
+        self.transfer.fail(error);
+    }
+
+    fn finish(&self) {
+        // One of many counts as the whole batch there, which goes on.
+        if self.transfer.owner.is_none() {
+            self.transfer.gate.leave(self.transfer.slots.transfer());
+        }
+        let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
+        let kept_bytes = match result.as_ref().err() {
+            // It says nothing about what was left of another object, or range: a slip in what was typed loses
+            // nothing.
+            Some(error) if self.is_of_another() || error.kind() == ErrorKind::Usage => {
+                self.sink.close(true);
+                0
+            }
+            error => self.sink.close(error.is_some_and(Error::keeps_partial_data)),
+        };
+        self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+        let result = result.map_err(|error| {
+            let error = error.during("read", &self.transfer.name);
+            match kept_bytes {
+                0 => error,
+                _ => {
+                    error.with_further_hint(format!("run it again to go on from {}", format_size(kept_bytes)))
+                }
+            }
+        });
+        if let Some(owner) = &self.transfer.owner {
+            return owner.on_end(self, result);
+        }
+        if let Sink::Shared(memory) = &self.sink {
+            return memory.on_end(result.map(drop), self.transfer.counters.fetched_bytes());
+        }
+        self.transfer.end.settle(result);
     }
 }

@@ -1,50 +1,50 @@
-//! Who holds a transfer: it ends when nobody does any more, however that came.
+//! Guards: each holds a transfer. It ends when the last one is dropped, however that came.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::transfer::Download;
+use crate::transfer::{Download, Running};
 
-/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that
-/// happens.
-pub(crate) struct TransferGuard(Arc<Download>);
+/// A worker's hold on a transfer of either direction, and on where its bytes come from or land. The transfer
+/// ends when the last guard is dropped, however that happens.
+pub(crate) struct TransferGuard<T: Running = Download>(Arc<T>);
 
-impl TransferGuard {
-    /// One more hold, unless the last one has been dropped.
-    pub(crate) fn join(running: &Arc<Download>) -> Option<TransferGuard> {
+impl<T: Running> TransferGuard<T> {
+    /// One more guard, unless the last one has been dropped.
+    pub(crate) fn join(running: &Arc<T>) -> Option<TransferGuard<T>> {
         let more = |holds: u32| (holds > 0).then(|| holds + 1);
-        let held = running.transfer.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        let held = running.transfer().holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         held.is_ok().then(|| TransferGuard(running.clone()))
     }
 
-    pub(crate) fn new(running: Arc<Download>) -> TransferGuard {
-        running.transfer.holds.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn new(running: Arc<T>) -> TransferGuard<T> {
+        running.transfer().holds.fetch_add(1, Ordering::AcqRel);
         TransferGuard(running)
     }
 
-    /// What is held, for whoever looks on without a hold of his own.
-    pub(crate) fn running(&self) -> &Arc<Download> {
+    /// The transfer, for code that looks on without a guard of its own.
+    pub(crate) fn running(&self) -> &Arc<T> {
         &self.0
     }
 }
 
-impl Clone for TransferGuard {
-    fn clone(&self) -> TransferGuard {
+impl<T: Running> Clone for TransferGuard<T> {
+    fn clone(&self) -> TransferGuard<T> {
         TransferGuard::new(self.0.clone())
     }
 }
 
-impl std::ops::Deref for TransferGuard {
-    type Target = Download;
+impl<T: Running> std::ops::Deref for TransferGuard<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Download {
+    fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl Drop for TransferGuard {
+impl<T: Running> Drop for TransferGuard<T> {
     fn drop(&mut self) {
-        if self.0.transfer.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.transfer().holds.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.finish();
         }
     }

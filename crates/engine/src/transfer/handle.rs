@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{Progress, Report};
-use crate::transfer::Download;
+use crate::transfer::Running;
 use flatout_policy::queue::Priority;
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread
 /// of the engine's (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
 pub struct Transfer {
-    running: Arc<Download>,
+    running: Arc<dyn Running>,
 }
 
 impl Transfer {
-    pub(crate) fn new(running: Arc<Download>) -> Transfer {
+    pub(crate) fn new(running: Arc<dyn Running>) -> Transfer {
         Transfer { running }
     }
 
@@ -31,7 +31,7 @@ impl Transfer {
 
     /// Changes the priority of parts that have not started yet. Parts in flight are not affected.
     pub fn set_priority(&self, priority: Priority) {
-        self.running.transfer.slots.set_priority(priority);
+        self.running.transfer().slots.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.
@@ -41,7 +41,7 @@ impl Transfer {
 
     /// Waits at most `timeout`; whether the transfer has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.running.transfer.end.wait_timeout(timeout)
+        self.running.transfer().end.wait_timeout(timeout)
     }
 
     /// Waits for the end. When this returns, no shard touches the landing any more.
@@ -49,23 +49,23 @@ impl Transfer {
     /// # Errors
     /// Whatever ended the transfer first; a file target is then as it was before.
     pub fn wait(self) -> Result<Report, Error> {
-        self.running.transfer.end.take()
+        self.running.transfer().end.take()
     }
 }
 
 impl Drop for Transfer {
     /// A child process that inherited the transfer has no shard to wait for.
     fn drop(&mut self) {
-        if self.running.transfer.process == std::process::id() {
+        if self.running.transfer().process == std::process::id() {
             self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-            self.running.transfer.end.wait();
+            self.running.transfer().end.wait();
         }
     }
 }
 
 /// Tells the progress of a transfer.
 #[derive(Clone)]
-pub struct Watch(Arc<Download>);
+pub struct Watch(Arc<dyn Running>);
 
 impl Watch {
     /// How far it is.
@@ -76,7 +76,7 @@ impl Watch {
 
 /// Cancels a transfer.
 #[derive(Clone)]
-pub struct CancelSwitch(Arc<Download>);
+pub struct CancelSwitch(Arc<dyn Running>);
 
 impl CancelSwitch {
     /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.

@@ -19,7 +19,7 @@ use std::time::Instant;
 use crate::base::cancellation::Cancellation;
 use crate::base::error::Error;
 use crate::base::limited_by::{LimitedBy, TimeByLimit};
-use crate::base::report::{Counters, PartRecord};
+use crate::base::report::{Counters, PartRecord, Progress};
 use crate::gate::Gate;
 use crate::gate::slots::TransferSlots;
 use crate::shard::shards::Shards;
@@ -54,6 +54,21 @@ pub(crate) struct ActiveTransfer {
     pub(crate) end: End,
     /// Set where this is one of many objects.
     pub(crate) owner: Option<Box<dyn TransferOwner>>,
+}
+
+/// A transfer of either direction, for its workers and for its caller.
+pub(crate) trait Running: Send + Sync {
+    /// What both directions have.
+    fn transfer(&self) -> &ActiveTransfer;
+
+    /// How far it is.
+    fn progress(&self) -> Progress;
+
+    /// Stops it with an error; the first one stays.
+    fn fail(&self, error: Error);
+
+    /// The last guard has been dropped: decides the result, releases source or landing, and tells the caller.
+    fn finish(&self);
 }
 
 impl ActiveTransfer {

@@ -21,7 +21,7 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
 use crate::transfer::response::{ask, wait_or_give_up};
 use crate::transfer::single::Single;
-use crate::transfer::{Download, Working};
+use crate::transfer::{Download, Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
 use std::sync::Arc;
@@ -65,13 +65,13 @@ pub(crate) async fn run_lead(shard: Rc<Shard>, hold: TransferGuard, seat: Option
     if seat.is_some() {
         hold.transfer.gate.keep_time();
     }
-    run_until_stopped(&hold, lead(&shard, &hold)).await;
+    run_until_stopped(&*hold, lead(&shard, &hold)).await;
 }
 
 /// Carries parts until none is left, or another's turn has come.
 async fn run_worker(shard: Rc<Shard>, hold: TransferGuard, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    run_until_stopped(&hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
+    run_until_stopped(&*hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object
@@ -99,18 +99,18 @@ pub(crate) async fn run_segment(shard: Rc<Shard>, hold: TransferGuard, _seat: Se
 }
 
 /// Carries `work` to its end, or to that of its transfer.
-pub(crate) async fn run_until_stopped(running: &Download, work: impl Future<Output = Result<(), Error>>) {
+pub(crate) async fn run_until_stopped(running: &dyn Running, work: impl Future<Output = Result<(), Error>>) {
     let lost = LostWorker(running);
     tokio::select! {
         biased;
         done = work => if let Err(error) = done { running.fail(error) },
-        () = running.transfer.stopped() => {}
+        () = running.transfer().stopped() => {}
     }
     std::mem::forget(lost);
 }
 
 /// Fails the transfer of a worker that is dropped on its way: the others would wait for its part.
-struct LostWorker<'a>(&'a Download);
+struct LostWorker<'a>(&'a dyn Running);
 
 impl Drop for LostWorker<'_> {
     fn drop(&mut self) {
