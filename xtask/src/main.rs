@@ -8,9 +8,9 @@ mod complaint;
 mod english;
 mod flags;
 mod licences;
+mod modules;
 mod reach;
 mod roads;
-mod rooms;
 mod shape;
 mod sources;
 mod testing;
@@ -65,7 +65,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(shape::check(&sources));
     complaints.extend(english::check(&sources));
     complaints.extend(roads::check(&sources));
-    complaints.extend(rooms::check(&sources));
+    complaints.extend(modules::check(&sources));
     complaints.extend(settings_page(&sources));
     complaints.extend(settings_type(&workspace));
     verdict(

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use flatout_engine::FoundPace;
+use flatout_engine::{Direction, FoundPace};
 
 use crate::credentials::unix_seconds;
 use crate::files::read_text;
@@ -60,7 +60,8 @@ fn is_kept(pace: &FoundPace, now_s: u64) -> bool {
 pub(crate) fn remember(environment: &Environment, found: &[FoundPace]) {
     let Some(path) = path(environment).filter(|_| !found.is_empty()) else { return };
     let mut paces = read(&path);
-    paces.retain(|known| found.iter().all(|found| found.origin != known.origin));
+    let of = |pace: &FoundPace| (pace.origin.clone(), pace.direction);
+    paces.retain(|known| found.iter().all(|found| of(found) != of(known)));
     paces.extend_from_slice(found);
     // A full disk or a folder of somebody else's: the next run begins without it.
     let _ = write(&path, &written(paces, unix_seconds()));
@@ -97,9 +98,8 @@ fn read(path: &Path) -> Vec<FoundPace> {
 /// A line that is not as we write it is left out.
 fn pace(line: &str) -> Option<FoundPace> {
     let mut words = line.split_whitespace();
-    if words.next()? != "read" {
-        return None;
-    }
+    let verb = words.next()?;
+    let direction = [Direction::Read, Direction::Write].into_iter().find(|known| known.name() == verb)?;
     let origin = words.next()?.to_owned();
     let mut number = |name: &str| -> Option<u64> {
         let number = words.next()?.strip_prefix(name)?.strip_prefix('=')?.parse().ok()?;
@@ -108,7 +108,7 @@ fn pace(line: &str) -> Option<FoundPace> {
     let parallel = u32::try_from(number("parallel")?).ok()?;
     let (connection_bytes, part_bytes) = (number("connection")?, number("part")?);
     let when_s = number("when")?;
-    Some(FoundPace { origin, parallel, connection_bytes, part_bytes, when_s })
+    Some(FoundPace { origin, direction, parallel, connection_bytes, part_bytes, when_s })
 }
 
 fn written(mut paces: Vec<FoundPace>, now_s: u64) -> String {
@@ -116,11 +116,12 @@ fn written(mut paces: Vec<FoundPace>, now_s: u64) -> String {
     paces.sort_by_key(|pace| std::cmp::Reverse(pace.when_s));
     let mut page = format!("{HEAD}\n");
     for pace in paces.iter().take(ORIGINS_MAX) {
-        let FoundPace { origin, parallel, connection_bytes, part_bytes, when_s } = pace;
+        let FoundPace { origin, direction, parallel, connection_bytes, part_bytes, when_s } = pace;
+        let verb = direction.name();
         // A line in memory takes everything.
         let _ = writeln!(
             page,
-            "read {origin} parallel={parallel} connection={connection_bytes} part={part_bytes} when={when_s}"
+            "{verb} {origin} parallel={parallel} connection={connection_bytes} part={part_bytes} when={when_s}"
         );
     }
     page
@@ -149,7 +150,8 @@ mod tests {
     fn found(origin: &str, after: u64) -> FoundPace {
         let when_s = unix_seconds() / 3_600 * 3_600 - 3_600 + after;
         let (parallel, connection_bytes, part_bytes) = (12, 64 << 20, 8 << 20);
-        FoundPace { origin: origin.into(), parallel, connection_bytes, part_bytes, when_s }
+        let direction = Direction::Read;
+        FoundPace { origin: origin.into(), direction, parallel, connection_bytes, part_bytes, when_s }
     }
 
     fn home(path: &Path) -> Environment {
@@ -164,8 +166,15 @@ mod tests {
         remember(&environment, &[found("http://a:1", 5), found("http://b:2", 5)]);
         remember(&environment, &[]);
         remember(&environment, &[FoundPace { parallel: 99, ..found("http://a:1", 7) }]);
+        let writing = FoundPace { direction: Direction::Write, ..found("http://a:1", 8) };
+        remember(&environment, std::slice::from_ref(&writing));
         let known = recall(&environment);
-        assert_eq!(known, [FoundPace { parallel: 99, ..found("http://a:1", 7) }, found("http://b:2", 5)]);
+        let reading = FoundPace { parallel: 99, ..found("http://a:1", 7) };
+        assert_eq!(
+            known,
+            [writing, reading, found("http://b:2", 5)],
+            "one for each direction, the newest first"
+        );
         let file = folder.path().join(".cache/flatout/pace");
         assert_eq!(fs::read_dir(file.parent().expect("a folder")).expect("it is there").count(), 1);
         assert_eq!(forget(&environment).expect("it goes"), Some(file));

@@ -26,6 +26,7 @@ pub use base::blocking_pool::{BlockingCall, BlockingPool};
 pub use base::error::{Error, ErrorKind, plain, remedy};
 pub use base::hint::{Feature, Hint, Word, setting, setting_to, text};
 pub use base::limited_by::{Bound, Host, LimitedBy};
+pub use base::operation::Direction;
 pub use base::report::{PartRecord, Progress, Report, Stat, Tails, Verified};
 pub use base::version::{Object, Version};
 pub use batch::{Finished, Many, ManyProgress, ManyWatch, Wanted};

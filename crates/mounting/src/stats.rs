@@ -335,6 +335,7 @@ pub(crate) mod tests {
         let limited = ms.iter().map(|(name, ms)| (*name, Duration::from_millis(*ms))).collect();
         OriginStats {
             origin: "http://127.0.0.1:1".into(),
+            direction: flatout_engine::Direction::Read,
             in_flight,
             parallel: 8,
             connections: 4,

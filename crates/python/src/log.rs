@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flatout_engine::OriginStats;
+use flatout_engine::{Direction, OriginStats};
 use pyo3::prelude::*;
 
 use crate::engine::Engine;
@@ -32,7 +32,7 @@ struct State {
     warnings: Vec<String>,
     looked_at: Option<Instant>,
     /// By origin.
-    counts: HashMap<String, OriginCounts>,
+    counts: HashMap<(String, Direction), OriginCounts>,
 }
 
 /// What was logged of one origin: attempts tried again, answers that asked for less, and whether it is away.
@@ -68,8 +68,8 @@ impl OriginLog {
 
 impl State {
     fn of(&mut self, now: OriginStats) -> Vec<String> {
-        let OriginStats { origin, retries, throttled, outage, limited_by, .. } = now;
-        let known = self.counts.entry(origin.clone()).or_default();
+        let OriginStats { origin, direction, retries, throttled, outage, limited_by, .. } = now;
+        let known = self.counts.entry((origin.clone(), direction)).or_default();
         let (again, less) =
             (retries - known.retries.min(retries), throttled - known.throttled.min(throttled));
         (known.retries, known.throttled) = (retries, throttled);

@@ -150,7 +150,7 @@ fn closed_meanwhile() -> Error {
     Error::new(ErrorKind::Cancelled, "the client was closed while objects were fetched")
 }
 
-/// An object in a queue, besides its names; measured as the weights in `memory.rs` are.
+/// An object in a queue, besides its names; measured as the weights in `memory/plan.rs` are.
 const OBJECT_BYTES: u64 = 1_088;
 
 /// What an object weighs from when it is known until its end is told.

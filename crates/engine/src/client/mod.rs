@@ -22,6 +22,7 @@ use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
 use crate::base::hint::{Hint, setting_to, text};
+use crate::base::operation::Direction;
 use crate::base::report::{Report, Stat};
 use crate::base::version::Object;
 use crate::batch::{Batch, Many, Wanted};
@@ -128,7 +129,7 @@ impl Client {
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         target(&get.location, get.version_id.as_deref())
             .map_err(|error| error.during("read", &get.location))?;
-        let gate = self.shared.gate_of(&get.location);
+        let gate = self.shared.gate_of(&get.location, Direction::Read);
         let resources = Resources {
             slots: gate.slots(gate.new_transfer(), get.priority),
             gate: gate.clone(),
@@ -162,7 +163,12 @@ impl Client {
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
         Many::start(
-            Batch::new(&self.shared, self.shards.clone(), self.shared.gate_of(source), folder),
+            Batch::new(
+                &self.shared,
+                self.shards.clone(),
+                self.shared.gate_of(source, Direction::Read),
+                folder,
+            ),
             wanted,
         )
     }

@@ -28,7 +28,7 @@ use flatout_wire::endpoint::Endpoint;
 
 use crate::api::refusal::Failure;
 use crate::base::limited_by::{Bound, Host, LimitedBy, TimeByLimit};
-use crate::base::operation::{Class, Load};
+use crate::base::operation::{Class, Direction, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::plan::{MemoryPlan, ParallelBy};
 use flatout_policy::pace::{Limits, Pace, Remembered, Seed};
@@ -60,7 +60,9 @@ const MIB: u64 = 1 << 20;
 pub struct FoundPace {
     /// As in `https://s3.eu-west-1.amazonaws.com:443`: no bucket, no secret.
     pub origin: String,
-    /// How many parts in flight brought most when it was read from.
+    /// Of which direction.
+    pub direction: Direction,
+    /// How many parts in flight carried most.
     pub parallel: u32,
     /// What one connection carried, bytes a second.
     pub connection_bytes: u64,
@@ -81,9 +83,9 @@ impl FoundPace {
     }
 }
 
-/// The gates of a client, one for each origin.
+/// The gates of a client: two for each origin, one for each direction.
 pub(crate) struct Gates {
-    gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
+    gates: Mutex<HashMap<(Endpoint, Direction), Arc<Gate>>>,
     known: Vec<FoundPace>,
     memory_plan: MemoryPlan,
     pub(crate) newsroom: Newsroom,
@@ -95,36 +97,51 @@ impl Gates {
         Gates { gates: Mutex::default(), known, memory_plan, newsroom: Newsroom::default() }
     }
 
-    /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks
-    /// alone.
-    pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
+    /// The gate of an origin in one direction, made at its first use; of one that nothing leads to, a gate
+    /// for whoever asks alone. Both directions share what is known of an outage.
+    pub(crate) fn of(
+        &self,
+        origin: Option<Endpoint>,
+        direction: Direction,
+        settings: &Settings,
+    ) -> Arc<Gate> {
+        let new_presence =
+            |host| Arc::new(Presence::new(settings.outage_timeout(), host, self.newsroom.clone()));
         let Some(origin) = origin else {
-            return Arc::new(self.open(settings, Host::new("nowhere"), None));
+            let host = Host::new("nowhere");
+            return Arc::new(Gate::new(settings, host, new_presence(host), self.memory_plan, None));
         };
         let mut gates = self.lock();
-        if let Some(gate) = gates.get(&origin) {
+        if let Some(gate) = gates.get(&(origin.clone(), direction)) {
             return gate.clone();
         }
         let name = origin.to_string();
-        let known = self.known.iter().find(|known| known.origin == name);
-        let host = Host::new(&format!("{}:{}", origin.host, origin.port));
-        let gate = Arc::new(self.open(settings, host, known.map(FoundPace::remembered)));
-        gates.insert(origin, gate.clone());
+        let known = self.known.iter().find(|known| known.origin == name && known.direction == direction);
+        let other = match direction {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        };
+        let (host, presence) = match gates.get(&(origin.clone(), other)) {
+            Some(other) => (other.host, other.presence.clone()),
+            None => {
+                let host = Host::new(&format!("{}:{}", origin.host, origin.port));
+                (host, new_presence(host))
+            }
+        };
+        let remembered = known.map(FoundPace::remembered);
+        let gate = Arc::new(Gate::new(settings, host, presence, self.memory_plan, remembered));
+        gates.insert((origin, direction), gate.clone());
         gate
-    }
-
-    fn open(&self, settings: &Settings, host: Host, remembered: Option<Remembered>) -> Gate {
-        let presence = Presence::new(settings.outage_timeout(), host, self.newsroom.clone());
-        Gate::new(settings, host, presence, self.memory_plan, remembered)
     }
 
     /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
     pub(crate) fn found(&self) -> Vec<FoundPace> {
-        let found = |(origin, gate): (&Endpoint, &Arc<Gate>)| {
+        let found = |((origin, direction), gate): (&(Endpoint, Direction), &Arc<Gate>)| {
             let Remembered { level, connection_rate, part_bytes, when } =
                 gate.measured().pace.remember(unix_seconds())?;
             Some(FoundPace {
                 origin: origin.to_string(),
+                direction: *direction,
                 parallel: level,
                 connection_bytes: connection_rate,
                 part_bytes,
@@ -132,11 +149,11 @@ impl Gates {
             })
         };
         let mut found: Vec<FoundPace> = self.lock().iter().filter_map(found).collect();
-        found.sort_by(|one, other| one.origin.cmp(&other.origin));
+        found.sort_by(|one, other| (&one.origin, one.direction).cmp(&(&other.origin, other.direction)));
         found
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Gate>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Endpoint, Direction), Arc<Gate>>> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,7 +168,7 @@ pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
     }
 }
 
-/// The gate toward one origin, for reading.
+/// The gate toward one origin, in one direction.
 pub(crate) struct Gate {
     cells: Vec<Cell>,
     measured: Mutex<Measured>,
@@ -169,7 +186,7 @@ pub(crate) struct Gate {
     window_bytes: Option<u64>,
     requests: Requests,
     host: Host,
-    presence: Presence,
+    presence: Arc<Presence>,
     counts: origins::Counts,
 }
 
@@ -190,7 +207,7 @@ impl Gate {
     fn new(
         settings: &Settings,
         host: Host,
-        presence: Presence,
+        presence: Arc<Presence>,
         memory_plan: MemoryPlan,
         remembered: Option<Remembered>,
     ) -> Gate {
@@ -306,7 +323,7 @@ impl Gate {
 
     /// Whether requests for objects wait to be sent.
     pub(crate) fn has_requests_waiting(&self) -> bool {
-        self.requests.are_waiting(Class::Read)
+        self.requests.are_waiting(Class::Read) || self.requests.are_waiting(Class::Write)
     }
 
     /// A request that left at `sent` was answered.
@@ -323,7 +340,7 @@ impl Gate {
 
     /// A request that left at `sent` was too much for the origin.
     fn slow_down(&self, class: Class, sent: Instant) {
-        if self.requests.on_answer(class, sent, Load::TooMuch) && class == Class::Read {
+        if self.requests.on_answer(class, sent, Load::TooMuch) && class.carries_bytes() {
             let mut measured = self.measured();
             measured.pace.on_throttled(now());
             self.follow(&measured.pace);
@@ -430,7 +447,7 @@ impl Gate {
         sample.starved = is_starved || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.follow(&measured.pace);
-        measured.request_rate.found = self.requests.per_second(Class::Read).or(measured.request_rate.found);
+        measured.request_rate.found = self.requests.per_second_of_bytes().or(measured.request_rate.found);
         let bound = self.bound(&measured.limits);
         let outage = outage.map(|(waited, _)| LimitedBy::Outage { origin: self.host, waited });
         measured.note(elapsed, sample.bytes, cores, bound, outage);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Gate, Gates};
 use crate::base::limited_by::LimitedBy;
+use crate::base::operation::Direction;
 use flatout_policy::outage::Waited;
 
 /// One origin, as this client asks it. What is not said to be of now is since the client was made.
@@ -13,6 +14,8 @@ use flatout_policy::outage::Waited;
 pub struct OriginStats {
     /// `https://storage.example.com:443`, without a bucket.
     pub origin: String,
+    /// In which direction.
+    pub direction: Direction,
     /// Parts and small objects that are asked for now.
     pub in_flight: u32,
     /// How many may be now.
@@ -75,20 +78,23 @@ impl Gates {
     /// By origin.
     pub(crate) fn stats(&self) -> Vec<OriginStats> {
         let gates = self.lock();
-        let mut stats: Vec<OriginStats> =
-            gates.iter().map(|(origin, gate)| gate.stats(origin.to_string())).collect();
+        let mut stats: Vec<OriginStats> = gates
+            .iter()
+            .map(|((origin, direction), gate)| gate.stats(origin.to_string(), *direction))
+            .collect();
         drop(gates);
-        stats.sort_by(|one, other| one.origin.cmp(&other.origin));
+        stats.sort_by(|one, other| (&one.origin, one.direction).cmp(&(&other.origin, other.direction)));
         stats
     }
 }
 
 impl Gate {
-    fn stats(&self, origin: String) -> OriginStats {
+    fn stats(&self, origin: String, direction: Direction) -> OriginStats {
         let tally = self.tally();
         let Counts { open, connected, retries, throttled } = &self.counts;
         OriginStats {
             origin,
+            direction,
             in_flight: self.slots.running(),
             parallel: self.limit(),
             connections: (Arc::strong_count(open) - 1) as u32,

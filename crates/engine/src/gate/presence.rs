@@ -1,5 +1,5 @@
 //! Whether the origin is there, for all that is asked of it: while it is away requests wait here, and one at
-//! a time looks whether it is back. What is decided stands in `outage.rs`.
+//! a time looks whether it is back. What is decided stands in `policy::outage`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

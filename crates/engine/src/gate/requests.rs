@@ -14,8 +14,8 @@ use flatout_policy::pace::throttle::Throttle;
 
 /// The requests to one origin.
 pub(crate) struct Requests {
-    read: Quota,
-    list: Quota,
+    /// By class.
+    quotas: [Quota; Class::COUNT],
     /// `--request-rate`.
     rate: Option<Queue<Bucket>>,
 }
@@ -47,7 +47,7 @@ impl<T> Queue<T> {
         self.turn.try_lock().is_err()
     }
 
-    /// WaitReason until `take` gives something, which says how long to wait where it does not.
+    /// Waits until `take` gives something, which says how long to wait where it does not.
     async fn wait(&self, cell: &Cell, take: impl Fn(&mut T) -> Result<(), Duration>) {
         let mut waits: Option<Counted<'_>> = None;
         let _turn = match self.turn.try_lock() {
@@ -76,17 +76,14 @@ impl Requests {
     /// `rate`: requests a second, of all classes together.
     pub(crate) fn new(rate: Option<u32>, now: Instant) -> Requests {
         let rate = rate.map(|rate| Queue::new(Bucket::new(f64::from(rate), now)));
-        Requests { read: Quota::new(now), list: Quota::new(now), rate }
+        Requests { quotas: std::array::from_fn(|_| Quota::new(now)), rate }
     }
 
     fn quota(&self, class: Class) -> &Quota {
-        match class {
-            Class::Read => &self.read,
-            Class::List => &self.list,
-        }
+        &self.quotas[class as usize]
     }
 
-    /// WaitReason until a request may leave; when that was.
+    /// Waits until a request may leave; when that was.
     pub(crate) async fn start(&self, class: Class, cell: &Cell) -> Instant {
         let throttle = &self.quota(class).throttle;
         let is_throttled = self.quota(class).is_throttled.load(Ordering::Relaxed);
@@ -118,6 +115,12 @@ impl Requests {
                 throttle.on_throttled(sent, now())
             }
         }
+    }
+
+    /// Requests with bytes of objects that the origin was found to take a second, once it refused some. A
+    /// gate has one class of them.
+    pub(crate) fn per_second_of_bytes(&self) -> Option<f64> {
+        self.per_second(Class::Read).or_else(|| self.per_second(Class::Write))
     }
 
     /// Requests a second that the origin was found to take of a class, once it refused some.

@@ -1,5 +1,5 @@
 //! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them by
-//! their ranking (`rank.rs`), and the name is looked up again while they serve.
+//! their ranking (`policy::rank`), and the name is looked up again while they serve.
 
 use std::collections::HashMap;
 use std::io;

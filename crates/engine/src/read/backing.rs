@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::api::pinned::Pinned;
 use crate::api::template::RequestTemplate;
+use crate::base::operation::Direction;
 use crate::base::version::Object;
 use crate::gate::Gate;
 use crate::shard::shards::{Shards, Task};
@@ -43,7 +44,7 @@ impl Network {
         let mut requests_whole = requests();
         requests_whole.ask_for_the_whole();
         Network {
-            gate: shared.gate_of(location),
+            gate: shared.gate_of(location, Direction::Read),
             shards: shards.clone(),
             care: TransferOptions::of(&shared.settings),
             requests: Arc::new(requests()),

@@ -200,7 +200,7 @@ impl Lane {
         }
     }
 
-    /// Prefetched bytes were dropped unread.
+    /// A prefetched segment of which nothing was read was evicted for lack of memory.
     pub(super) fn on_evicted(&mut self, range: &Range<u64>) {
         self.window = (self.window / 2).max(WINDOW_LEAST);
         self.floor = self.floor.min(self.window);

@@ -1,5 +1,6 @@
 //! A call: one request until its answer is good. Redirects are followed, moved buckets learnt, refused keys
-//! renewed. Ranges of objects, HEADs, listings and the services that give out keys all take this road.
+//! renewed. Ranges of objects, HEADs and listings all take this road. Services that give out keys use the
+//! connections only (`ask_service`).
 
 use std::net::SocketAddr;
 use std::rc::Rc;

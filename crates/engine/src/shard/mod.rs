@@ -199,7 +199,7 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// WaitReason before the next attempt at what passes `gate`, or gives the failure back when there is to
+    /// Waits before the next attempt at what passes `gate`, or gives the failure back when there is to
     /// be none. Where the origin is away the next request waits for it at the gate.
     pub(crate) async fn wait_or_give_up(
         &self,

@@ -8,6 +8,7 @@ use flatout_wire::location::Location;
 
 use crate::api::account::{Account, Operation};
 use crate::base::clock::Clock;
+use crate::base::operation::Direction;
 use crate::gate::{Bandwidth, Gate, Gates, origin_of};
 use crate::memory::lease::Pool;
 use crate::memory::plan::MemoryPlan;
@@ -34,20 +35,21 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// The gate toward the origin of a location.
-    pub(crate) fn gate_of(&self, location: &Location) -> Arc<Gate> {
+    pub(crate) fn gate_of(&self, location: &Location, direction: Direction) -> Arc<Gate> {
         // Whatever keeps a request from being made is told to whoever makes one.
         let endpoint = self.account.endpoint_of(location).ok();
         let bucket = location.in_bucket().map_or("", |(bucket, _)| bucket);
-        self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, bucket)), &self.settings)
+        self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, bucket)), direction, &self.settings)
     }
 
     /// The gate toward the origin that an operation is asked of.
     pub(crate) fn gate_for(&self, operation: &Operation) -> Arc<Gate> {
+        let direction = operation.class().direction();
         match operation.location() {
-            Some(location) => self.gate_of(location),
+            Some(location) => self.gate_of(location, direction),
             None => {
                 let endpoint = self.account.endpoint_of_buckets(operation.dialect()).ok();
-                self.gates.of(endpoint, &self.settings)
+                self.gates.of(endpoint, direction, &self.settings)
             }
         }
     }

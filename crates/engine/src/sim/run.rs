@@ -20,6 +20,7 @@ use super::scenario::{Interruption, Land, Scenario, Task};
 use super::world::{Window, World};
 use crate::api::account::Dialect;
 use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::Direction;
 use crate::base::report::Report;
 use crate::batch::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted};
 use crate::client::Client;
@@ -435,7 +436,7 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     let (scenario, shared) = (&world.scenario, client.shared());
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
-    let gate = shared.gate_of(&location(scenario.origin.dialect, 0));
+    let gate = shared.gate_of(&location(scenario.origin.dialect, 0), Direction::Read);
     let batch = Arc::new(Batch::new(shared, client.shards().clone(), gate, target));
     batch.open_for_work().expect("shards that are served");
     let late = world.draw.borrow_mut().happens(0.5);

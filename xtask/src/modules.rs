@@ -1,4 +1,4 @@
-//! The rooms of the engine, and the rooms that each may use. In every crate: no large circle of files.
+//! The modules of the engine, and the modules that each may use. In every crate: no large circle of files.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use crate::complaint::Complaint;
 use crate::sources::Sources;
 use crate::uses::Uses;
 
-/// From the ground floor up. A room uses only rooms that stand above it in this list, and of these only those
+/// From the lowest up. A module uses only modules that stand above it in this list, and of these only those
 /// it names.
-const ROOMS: &[(&str, &[&str])] = &[
+const MODULES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("disk", &["base"]),
     ("memory", &["base"]),
@@ -51,7 +51,7 @@ const CIRCLE_MOST: usize = 3;
 pub fn check(sources: &Sources) -> Vec<Complaint> {
     let crates: BTreeMap<&str, Uses> = CRATES.iter().map(|&name| (name, Uses::of(sources, name))).collect();
     let mut complaints: Vec<Complaint> = crates.values().flat_map(circles).collect();
-    complaints.extend(crates.get("engine").into_iter().flat_map(rooms));
+    complaints.extend(crates.get("engine").into_iter().flat_map(modules));
     complaints
 }
 
@@ -68,14 +68,14 @@ fn circles(uses: &Uses) -> Vec<Complaint> {
     complaints
 }
 
-fn rooms(uses: &Uses) -> Vec<Complaint> {
+fn modules(uses: &Uses) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for (module, file) in &uses.files {
-        let own = room(module);
-        let Some(at) = ROOMS.iter().position(|(room, _)| *room == own) else {
+        let own = top(module);
+        let Some(at) = MODULES.iter().position(|(module, _)| *module == own) else {
             if !module.is_empty() {
                 let say = format!(
-                    "`{own}` is no room: put the file into one, or add the room to ROOMS in xtask/src/rooms.rs"
+                    "`{own}` is no module of the table: put the file into one, or add it to MODULES in xtask/src/modules.rs"
                 );
                 complaints.push(Complaint::new(&file.path, 0, say));
             }
@@ -83,18 +83,20 @@ fn rooms(uses: &Uses) -> Vec<Complaint> {
         };
         for (line, path) in &file.names {
             let Some(used) = path.first().map(String::as_str).filter(|used| *used != own) else { continue };
-            let Some(other) = ROOMS.iter().position(|(room, _)| *room == used) else {
-                let say = format!("`crate::{used}` names no room: write the path of where it stands");
+            let Some(other) = MODULES.iter().position(|(module, _)| *module == used) else {
+                let say = format!(
+                    "`crate::{used}` names no module of the table: write the path of where it stands"
+                );
                 complaints.push(Complaint::new(&file.path, *line, say));
                 continue;
             };
             // Tests put the simulated network in place of the real one.
-            if used == "sim" || (other < at && ROOMS[at].1.contains(&used)) {
+            if used == "sim" || (other < at && MODULES[at].1.contains(&used)) {
                 continue;
             }
             let say = format!(
                 "`{own}` may not use `{used}`: move what is needed below both, or name a trait that `{used}` implements \
-                 (rooms stand in xtask/src/rooms.rs)"
+                 (modules stand in xtask/src/modules.rs)"
             );
             complaints.push(Complaint::new(&file.path, *line, say));
         }
@@ -102,8 +104,8 @@ fn rooms(uses: &Uses) -> Vec<Complaint> {
     complaints
 }
 
-fn room(module: &str) -> &str {
-    module.split("::").next().unwrap_or_default()
+fn top(path: &str) -> &str {
+    path.split("::").next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_use_those_below_them() {
+    fn modules_use_those_below_them() {
         check_file("crates/engine/src/http/a.rs", "use crate::gate::Gate;\n", None);
         check_file(
             "crates/engine/src/net/a.rs",
@@ -140,8 +142,8 @@ mod tests {
             "#[cfg(test)]\nmod tests { use crate::gate::Gate; }\n",
             None,
         );
-        check_file("crates/engine/src/loose.rs", "", Some("`loose` is no room"));
-        check_file("crates/engine/src/http/a.rs", "use crate::Gate;\n", Some("names no room"));
+        check_file("crates/engine/src/loose.rs", "", Some("`loose` is no module"));
+        check_file("crates/engine/src/http/a.rs", "use crate::Gate;\n", Some("names no module"));
     }
 
     #[test]
