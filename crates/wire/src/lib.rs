@@ -12,6 +12,7 @@ pub mod acs_sign;
 pub mod checksum;
 pub mod chunked;
 mod day_key;
+pub mod documents;
 pub mod endpoint;
 pub mod head;
 pub mod listing;
