@@ -29,6 +29,7 @@ pub mod s3;
 mod s3_write;
 pub mod sign;
 pub mod time;
+pub mod upload_answers;
 pub mod verdict;
 pub mod words;
 pub mod xml;
