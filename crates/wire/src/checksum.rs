@@ -61,7 +61,18 @@ impl Algorithm {
         }
     }
 
-    /// The response header that states it, in lower case.
+    /// S3's name for it, as in `x-amz-checksum-algorithm: CRC64NVME` and in the elements `ChecksumCRC64NVME`;
+    /// `None` for OSS's own.
+    pub fn s3_name(self) -> Option<&'static str> {
+        match self {
+            Algorithm::Crc64Nvme => Some("CRC64NVME"),
+            Algorithm::Crc32c => Some("CRC32C"),
+            Algorithm::Crc32 => Some("CRC32"),
+            Algorithm::Crc64Xz => None,
+        }
+    }
+
+    /// The header that states it, in lower case: in answers, and in requests to S3.
     pub fn header(self) -> Option<&'static str> {
         Some(match self {
             Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",

@@ -68,8 +68,10 @@ pub struct Head {
     /// The error document of a refused HEAD, which has no body: OSS sends it along in `x-oss-err`.
     pub error_document: Option<Vec<u8>>,
     pub storage_class: Option<String>,
-    /// Which of the object's versions this is, where the bucket keeps them.
+    /// Which of the object's versions this is, or was written, where the bucket keeps them.
     pub version_id: Option<String>,
+    /// Which version of its source a copy has.
+    pub copy_source_version_id: Option<String>,
     /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
     pub object_type: Option<String>,
     /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
@@ -214,6 +216,7 @@ impl Head {
             error_document: None,
             storage_class: None,
             version_id: None,
+            copy_source_version_id: None,
             object_type: None,
             metadata: Vec::new(),
             bucket_region: None,
@@ -269,6 +272,9 @@ impl HeadReader {
             b"x-amz-request-id" | b"x-oss-request-id" => head.request_id = some(text),
             b"x-amz-storage-class" | b"x-oss-storage-class" => head.storage_class = some(text),
             b"x-amz-version-id" | b"x-oss-version-id" => head.version_id = some(text),
+            b"x-amz-copy-source-version-id" | b"x-oss-copy-source-version-id" => {
+                head.copy_source_version_id = some(text)
+            }
             b"x-oss-object-type" => head.object_type = some(text),
             b"x-oss-qos-delay-time" => head.qos_delay_ms = number(text),
             b"x-oss-ec" => head.ec = some(text),
@@ -385,7 +391,7 @@ impl HeadReader {
 }
 
 /// `base64`, or `base64-N` for a composite of N parts; nothing where it is neither.
-fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
+pub(crate) fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
     let text = bare(std::str::from_utf8(value).ok()?);
     let (value, kind) = match text.split_once('-') {
         Some((value, parts)) => (value, Coverage::Composite { parts: parts.parse().ok()? }),

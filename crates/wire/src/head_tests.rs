@@ -47,6 +47,39 @@ fn an_answer_of_s3() {
 }
 
 #[test]
+fn answers_to_writes() {
+    let checksum =
+        |algorithm: Algorithm, kind| Checksum { algorithm, value: algorithm.of(b"123456789"), kind };
+    let s3 = head(
+        "HTTP/1.1 200 OK\nETag: \"a\"\nx-amz-version-id: v2\nx-amz-copy-source-version-id: v1\n\
+         x-amz-checksum-crc64nvme: rosUhgp5mIg=\nx-amz-checksum-type: FULL_OBJECT\nContent-Length: 0",
+        Method::Put,
+    );
+    let expected = Head {
+        reason: "OK".into(),
+        body: Body::Length(0),
+        content_length: Some(0),
+        etag: Some("\"a\"".into()),
+        checksums: vec![checksum(Algorithm::Crc64Nvme, Coverage::Full)],
+        version_id: Some("v2".into()),
+        copy_source_version_id: Some("v1".into()),
+        ..Head::empty(200)
+    };
+    assert_eq!(s3, Ok(expected.clone()));
+    let oss = head(
+        "HTTP/1.1 200 OK\nETag: \"a\"\nx-oss-version-id: v2\nx-oss-copy-source-version-id: v1\n\
+         x-oss-hash-crc64ecma: 11051210869376104954\nContent-MD5: 1B2M2Y8AsgTpgAmY7PhCfg==\nContent-Length: 0",
+        Method::Put,
+    );
+    let checksums = vec![checksum(Algorithm::Crc64Xz, Coverage::Full)];
+    assert_eq!(oss, Ok(Head { checksums, ..expected }));
+    let deleted =
+        head("HTTP/1.1 204 No Content\nx-amz-delete-marker: true\nx-amz-version-id: v3", Method::Delete);
+    let deleted = deleted.expect("an answer without a body");
+    assert_eq!((deleted.body, deleted.version_id.as_deref()), (Body::None, Some("v3")));
+}
+
+#[test]
 fn an_answer_of_oss() {
     let head = get("HTTP/1.1 206 Partial Content\nServer: AliyunOSS\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n\
         Content-Length: 5\nx-oss-request-id: 5C3D9175B6FC201293AD4890\nContent-Range: bytes 0-4/9\n\

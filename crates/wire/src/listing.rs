@@ -51,6 +51,8 @@ pub enum XmlError {
     KeyNotUtf8(String),
     #[error("the listing says that it is cut off, but not how it goes on")]
     NoToken,
+    #[error("the origin's answer has no <{element}>")]
+    Missing { element: &'static str },
 }
 
 /// Parses an answer to ListObjectsV2. Keys and prefixes are decoded where the answer says that they are
@@ -144,15 +146,15 @@ pub fn parse_buckets(xml: &[u8]) -> Result<Buckets, XmlError> {
     Ok(page)
 }
 
-fn expect_root(found: &str, expected: &'static str) -> Result<(), XmlError> {
+pub(crate) fn expect_root(found: &str, expected: &'static str) -> Result<(), XmlError> {
     if found == expected { Ok(()) } else { Err(XmlError::Unexpected { expected, found: excerpt(found) }) }
 }
 
-fn value<T>(element: &'static str, text: &str, parsed: Option<T>) -> Result<T, XmlError> {
+pub(crate) fn value<T>(element: &'static str, text: &str, parsed: Option<T>) -> Result<T, XmlError> {
     parsed.ok_or_else(|| XmlError::BadValue { element, text: excerpt(text) })
 }
 
-fn some(text: &str) -> Option<String> {
+pub(crate) fn some(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.into())
 }
@@ -166,7 +168,7 @@ fn decode_keys(page: &mut Page) -> Result<(), XmlError> {
 }
 
 /// S3 encodes as forms do: a space is a '+', and a '+' is `%2B`.
-fn decode_key(encoded: &str) -> Result<String, XmlError> {
+pub(crate) fn decode_key(encoded: &str) -> Result<String, XmlError> {
     let spaced = encoded.replace('+', " ");
     let decoded = percent::decode(&spaced).into_owned();
     String::from_utf8(decoded).map_err(|_| XmlError::KeyNotUtf8(excerpt(encoded)))

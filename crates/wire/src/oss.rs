@@ -1,4 +1,5 @@
-//! OSS requests: endpoints and what their names tell, regions, and the calls that a download needs.
+//! OSS requests: endpoints and what their names tell, regions, and the calls that a download needs. Those of
+//! writing are in `oss_write`.
 
 use crate::endpoint::{Endpoint, Scheme, shown};
 use crate::location::LocationError;
@@ -133,7 +134,7 @@ impl Oss {
         endpoint_of(&self.endpoint, self.addressing, bucket)
     }
 
-    fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {
+    pub(crate) fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {
         bucket_request(method, (&self.endpoint, &self.base_path, self.addressing), (bucket, key), query)
     }
 }

@@ -2,7 +2,9 @@
 //! `ak`, `sk`.
 
 use super::*;
+use crate::copy_source::{CopySource, Directives};
 use crate::endpoint::{Endpoint, Scheme};
+use crate::object_options::{Condition, ObjectOptions};
 use crate::oss::Oss;
 use crate::request::Method;
 use crate::s3::Addressing;
@@ -177,6 +179,53 @@ fn published_v1_headers() {
         signer(SignatureVersion::V1, None).sign(&mut request, resource, at);
         assert_eq!(request.header("authorization"), Some(format!("OSS ak:{signature}").as_str()));
         assert_eq!(request.header("date"), Some("Wed, 28 Dec 2022 10:27:41 GMT"));
+    }
+}
+
+/// The calls of writing with their parameters, as the table of the Go SDK v2 (oss/signer/v1.go) has them
+/// signed: those of the resource, and of a list no page.
+#[test]
+fn v1_signs_the_parameters_of_a_resource() {
+    let oss = Oss::new(Some("http://oss.example.com"), None, Addressing::Virtual).unwrap();
+    let (none, source) = (Condition::None, CopySource { bucket: "from", key: "k", ..CopySource::default() });
+    let options = ObjectOptions::default();
+    let rows = [
+        (oss.put_object("bucket", KEY, &options, &none), KEY, ""),
+        (oss.create_upload("bucket", KEY, &options), KEY, "?uploads"),
+        (oss.upload_part("bucket", KEY, "A+/=", 7), KEY, "?partNumber=7&uploadId=A+/="),
+        (oss.copy_part("bucket", KEY, "A", 7, &source, 0..9), KEY, "?partNumber=7&uploadId=A"),
+        (oss.complete_upload("bucket", KEY, "A", &options, &none), KEY, "?uploadId=A"),
+        (oss.abort_upload("bucket", KEY, "A"), KEY, "?uploadId=A"),
+        (oss.list_parts("bucket", KEY, "A", Some(7)), KEY, "?uploadId=A"),
+        (oss.list_uploads("bucket", "a b", Some("c"), Some("A")), "", "?uploads"),
+        (oss.copy_object("bucket", KEY, &source, &options, Directives::default(), &none), KEY, ""),
+        (oss.delete_object("bucket", KEY, Some("v+1")), KEY, "?versionId=v+1"),
+        (oss.delete_objects("bucket"), "", "?delete"),
+        (oss.create_bucket("bucket"), "", ""),
+        (oss.delete_bucket("bucket"), "", ""),
+        (request(Method::Post, "append&position=5", &[]), KEY, "?append&position=5"),
+        (request(Method::Put, "acl", &[]), KEY, "?acl"),
+        (request(Method::Put, "tagging", &[]), KEY, "?tagging"),
+    ];
+    for (request, key, parameters) in rows {
+        let found = resource_v1(&request, Resource { bucket: "bucket", key });
+        assert_eq!(found, format!("/bucket/{key}{parameters}"), "{}", request.target());
+    }
+}
+
+#[test]
+fn v4_signs_all_parameters_in_order() {
+    let oss = Oss::new(Some("http://oss.example.com"), None, Addressing::Virtual).unwrap();
+    let rows = [
+        oss.create_upload("bucket", KEY, &ObjectOptions::default()),
+        oss.upload_part("bucket", KEY, "A+/=", 7),
+        oss.list_parts("bucket", KEY, "A", Some(7)),
+        oss.list_uploads("bucket", "a b", Some("c"), Some("A")),
+        oss.delete_objects("bucket"),
+    ];
+    for request in rows {
+        // What is sent is in the order that is signed: names alone where they have no value.
+        assert_eq!(canonical_query(&request.query), request.query);
     }
 }
 

@@ -156,6 +156,20 @@ pub fn get_url(url: &HttpUrl) -> Request {
     request
 }
 
+/// Checks what goes out: `line` is method and target, `headers` are all but those that every request has.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn check_sent(request: Request, line: &str, headers: &[(&str, &str)]) {
+    assert_eq!(format!("{} {}", request.method, request.target()), line);
+    let everywhere = ["host", "user-agent", "accept-encoding"];
+    let all = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let mut found: Vec<(&str, &str)> = all.filter(|(name, _)| !everywhere.contains(name)).collect();
+    let mut expected = headers.to_vec();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "{line}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
-//! S3 requests: addressing, regions and the calls that a download needs.
+//! S3 requests: addressing, regions and the calls that a download needs. Those of writing are in
+//! `s3_write`.
 
 use std::str::FromStr;
 
@@ -143,7 +144,7 @@ impl S3 {
         path == tail || below.is_some_and(|below| below == tail || (below.is_empty() && key.is_empty()))
     }
 
-    fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {
+    pub(crate) fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {
         bucket_request(method, (&self.endpoint, &self.base_path, self.addressing), (bucket, key), query)
     }
 }

@@ -1,9 +1,10 @@
 //! AWS Signature Version 4, in the headers and in the query (docs.aws.amazon.com, "Authenticating Requests").
 //!
 //! The key of a day costs five HMACs; it is kept, so that a signature costs one SHA-256 of the request and
-//! two more of a short string. Only `host` and `x-amz-*` are signed: `range` and `if-match` may change under
-//! one signature.
+//! two more of a short string. Only `host`, `x-amz-*`, `content-md5` and `content-type` are signed: `range`
+//! and `if-match` may change under one signature.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -16,6 +17,8 @@ use crate::time::format_amz;
 /// SHA-256 of no bytes.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+/// The headers about a body that are signed where a request has them.
+const CONTENT_HEADERS: &[&str] = &["content-md5", "content-type"];
 
 /// The longest that a presigned URL may work, in seconds: S3's bound for version 4, and OSS's for its own.
 pub const PRESIGNED_MAX_S: u32 = 7 * 86_400;
@@ -65,15 +68,17 @@ impl Signer {
     ///
     /// The body's hash is the caller's if `x-amz-content-sha256` is set already, else that of no bytes for
     /// GET, HEAD and DELETE, and `UNSIGNED-PAYLOAD` for PUT and POST.
+    ///
+    /// Amazon wants a content type that the request has now to be signed too; so is `content-md5`, which
+    /// vouches for the body where the signature does not.
     pub fn sign(&self, request: &mut Request, unix_s: u64) {
-        self.sign_also(request, unix_s, &[]);
+        self.sign_also(request, unix_s, CONTENT_HEADERS);
     }
 
-    /// Signs a request with this body, as [`Signer::sign`] does one without; the body's hash and content type
-    /// are signed too.
+    /// Signs a request with this body, as [`Signer::sign`] does one without; the body's hash is signed too.
     pub fn sign_body(&self, request: &mut Request, body: &[u8], unix_s: u64) {
         request.set("x-amz-content-sha256", hex(&Sha256::digest(body)));
-        self.sign_also(request, unix_s, &["content-type"]);
+        self.sign(request, unix_s);
     }
 
     /// Signs as [`Signer::sign`], with the headers `also` (lower case) signed too, as in the published
@@ -186,7 +191,7 @@ fn canonical_hash(request: &Request, headers: &[(&str, &str)], names: &str, payl
     for (name, value) in headers {
         put(name);
         put(":");
-        put(value.trim());
+        put(&canonical_value(value));
         put("\n");
     }
     put("\n");
@@ -194,6 +199,17 @@ fn canonical_hash(request: &Request, headers: &[(&str, &str)], names: &str, payl
     put("\n");
     put(payload);
     hex(&hash.finalize())
+}
+
+/// A header's value without the blanks around it, and with one for each run of them: "Trimall" of the
+/// specification. The value itself is sent as it is.
+fn canonical_value(value: &str) -> Cow<'_, str> {
+    let value = value.trim();
+    if !value.contains("  ") {
+        return value.into();
+    }
+    let words: Vec<&str> = value.split(' ').filter(|word| !word.is_empty()).collect();
+    words.join(" ").into()
 }
 
 /// Parameters sorted, each with a '='. What this crate builds is so already.

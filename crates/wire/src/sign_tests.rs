@@ -106,6 +106,35 @@ fn published_presigned_get() {
     }
 }
 
+/// "get-header-value-trim" of AWS's test suite of Signature Version 4.
+#[test]
+fn runs_of_blanks_in_a_header_are_signed_as_one() {
+    let endpoint = Endpoint { scheme: Scheme::Https, host: "example.amazonaws.com".into(), port: 443 };
+    let mut request = Request::new(Method::Get, endpoint, "/".into(), String::new());
+    request.set("my-header1", " value1");
+    request.set("my-header2", " \"a   b   c\"");
+    request.set("x-amz-date", "20150830T123600Z");
+    let headers = signed_headers(&request, &["my-header1", "my-header2"]);
+    let hash = canonical_hash(&request, &headers, &joined_names(&headers), EMPTY_SHA256);
+    assert_eq!(hash, "a726db9b0df21c14f559d0a978e563112acb1b9e05476f0a6a1c7d68f28605c7");
+    assert_eq!(request.header("my-header2"), Some(" \"a   b   c\""), "it is sent as it is");
+}
+
+#[test]
+fn headers_about_a_body_are_signed_where_they_are() {
+    let signed = |headers: &[(&str, &str)]| {
+        let mut request = example(Method::Put, "/k", "", headers);
+        signer().sign(&mut request, NOW_S);
+        let authorization = request.header("authorization").unwrap().to_owned();
+        let names = authorization.split(',').find_map(|part| part.strip_prefix("SignedHeaders="));
+        names.unwrap().to_owned()
+    };
+    assert_eq!(signed(&[]), "host;x-amz-content-sha256;x-amz-date");
+    let both = [("content-type", "text/plain"), ("content-md5", "eB5eJF1ptWaXm4bijSPyxw==")];
+    assert_eq!(signed(&both), "content-md5;content-type;host;x-amz-content-sha256;x-amz-date");
+    assert_eq!(signed(&[("cache-control", "no-cache")]), "host;x-amz-content-sha256;x-amz-date");
+}
+
 #[test]
 fn one_signature_serves_all_ranges() {
     let s3 = S3::new(Some("http://127.0.0.1:9000"), None, Addressing::Auto).unwrap();

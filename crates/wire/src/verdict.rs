@@ -274,7 +274,7 @@ fn synthesised(status: u16) -> Refusal {
 }
 
 /// An origin's words, fit for a terminal.
-fn cleaned(text: &str) -> String {
+pub(crate) fn cleaned(text: &str) -> String {
     excerpt(text.trim(), LONGEST_MESSAGE)
 }
 

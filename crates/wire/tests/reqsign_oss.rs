@@ -8,6 +8,8 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
+use flatout_wire::copy_source::{CopySource, Directive, Directives};
+use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::oss::Oss;
 use flatout_wire::oss_sign::{Resource, SignatureVersion};
 use flatout_wire::request::Request;
@@ -30,7 +32,8 @@ fn reqsign(
     expires_in: Option<Duration>,
 ) -> http::request::Parts {
     let mut builder = http::Request::builder().method(request.method.name()).uri(request.url());
-    for (name, value) in request.headers.iter().filter(|(name, _)| name.starts_with("x-oss-")) {
+    let signed = |name: &str| name.starts_with("x-oss-") || name == "content-type";
+    for (name, value) in request.headers.iter().filter(|(name, _)| signed(name)) {
         builder = builder.header(name, value);
     }
     let (mut parts, ()) = builder.body(()).expect("a valid request").into_parts();
@@ -104,6 +107,34 @@ fn check_presigned(oss: &Oss, mut request: Request, key: &str, token: Option<&st
     assert_eq!(found, expected, "{}", request.url());
 }
 
+/// Every call of writing, and the key that it is about.
+fn writing<'a>(oss: &Oss, key: &'a str) -> Vec<(Request, &'a str)> {
+    let options = ObjectOptions {
+        storage_class: Some("IA".into()),
+        metadata: vec![("author".into(), "alice".into())],
+        tags: vec![(key.to_owned(), key.to_owned())],
+        ..ObjectOptions::default()
+    };
+    let absent = Condition::Absent;
+    let source = CopySource { bucket: "from", key, version_id: Some(key), if_match: Some("\"a\"") };
+    let anew = Directives { metadata: Directive::Replace, tags: Directive::Replace };
+    vec![
+        (oss.put_object("bucket", key, &options, &absent), key),
+        (oss.create_upload("bucket", key, &options), key),
+        (oss.upload_part("bucket", key, key, 7), key),
+        (oss.complete_upload("bucket", key, key, &options, &absent), key),
+        (oss.abort_upload("bucket", key, key), key),
+        (oss.list_parts("bucket", key, key, Some(7)), key),
+        (oss.list_uploads("bucket", key, Some(key), Some(key)), ""),
+        (oss.copy_object("bucket", key, &source, &options, anew, &absent), key),
+        (oss.copy_part("bucket", key, key, 7, &source, 5..10), key),
+        (oss.delete_object("bucket", key, Some(key)), key),
+        (oss.delete_objects("bucket"), ""),
+        (oss.create_bucket("bucket"), ""),
+        (oss.delete_bucket("bucket"), ""),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -121,6 +152,9 @@ proptest! {
         for version in [SignatureVersion::V4, SignatureVersion::V1] {
             check_header(&oss, oss.get_object("bucket", &key), &key, version, token);
             check_header(&oss, oss.head_object("bucket", &key), &key, version, token);
+            for (request, key) in writing(&oss, &key) {
+                check_header(&oss, request, key, version, token);
+            }
         }
         let listing = oss.list_objects_v2("bucket", &key, Some('/'), page.as_deref(), Some(7));
         check_header(&oss, listing, "", SignatureVersion::V4, token);
