@@ -109,8 +109,8 @@ impl S3 {
     }
 
     /// A copy within the service of an object of at most 5 GiB. `condition` is about the object that it
-    /// replaces, [`CopySource::if_match`] about the source. What the directives keep is left out of
-    /// `options`.
+    /// replaces: Amazon keeps it, MinIO does not look at it (reference/scale.md §5).
+    /// [`CopySource::if_match`] is about the source. What the directives keep is left out of `options`.
     ///
     /// The answer may be an error in spite of its status 200 (`verdict::of` sees that).
     pub fn copy_object(

@@ -56,7 +56,7 @@ pub enum Reason {
     /// The token, or the presigned URL, was good once.
     ExpiredCredentials,
     ClockSkew,
-    /// The object is no longer the version asked for.
+    /// The object is no longer the version asked for; of a write, also: it is there, and should not be.
     Changed,
     /// No byte of the range exists.
     BadRange,
@@ -74,6 +74,29 @@ pub enum Reason {
     Archived,
     /// The URL leads elsewhere.
     Redirect,
+    /// The upload was completed or aborted, or the origin has tidied it up.
+    UploadGone,
+    /// The object or part is larger than the origin takes.
+    TooLarge,
+    /// A part that is not the last is smaller than the origin takes.
+    TooSmall,
+    /// The parts that the end of an upload names are not those that the origin has.
+    BadParts,
+    /// The bytes that arrived have another digest than the one stated.
+    Mismatch,
+    /// The disk of the origin is full, or a quota is used up.
+    Full,
+    /// The object or bucket is there already.
+    Exists,
+    /// The bucket still holds objects, or unfinished uploads.
+    NotEmpty,
+    /// The key is too long, or has characters that the origin does not take.
+    BadKey,
+    /// The origin does not take an option of the object or bucket: metadata, tags, storage class, access list
+    /// or encryption.
+    BadOptions,
+    /// The origin does not offer this at all.
+    Unsupported,
     Other,
 }
 
@@ -90,7 +113,7 @@ pub fn of(status: u16, body: &[u8]) -> Verdict {
         (Some(RetryAdvice::Later), _) => Verdict::Later(refusal),
         (Some(RetryAdvice::None), _) => Verdict::Refused(refusal),
         (None, 429 | 503 | 509) => Verdict::Later(refusal),
-        (None, 501 | 505) => Verdict::Refused(refusal),
+        (None, 501 | 505 | 507) => Verdict::Refused(refusal),
         (None, 408 | 425 | 500..) => Verdict::Again(refusal),
         (None, _) => Verdict::Refused(refusal),
     }
@@ -137,7 +160,7 @@ impl Refusal {
             }
             "SecondLevelDomainForbidden" => Reason::WrongAddressing,
             "InvalidObjectState" => Reason::Archived,
-            _ => self.reason_of_status(),
+            code => reason_of_write(code).unwrap_or_else(|| self.reason_of_status()),
         }
     }
 
@@ -150,8 +173,11 @@ impl Refusal {
             301 | 302 | 303 | 307 | 308 => Reason::Redirect,
             401 | 403 => Reason::AccessDenied,
             404 | 410 => Reason::NotFound,
+            405 | 501 => Reason::Unsupported,
             412 => Reason::Changed,
+            413 => Reason::TooLarge,
             416 => Reason::BadRange,
+            507 => Reason::Full,
             _ => Reason::Other,
         }
     }
@@ -177,6 +203,38 @@ impl fmt::Display for Refusal {
             (None, None) => Ok(()),
         }
     }
+}
+
+/// What codes mean that only writes meet: of S3, OSS, MinIO, Ceph and RustFS.
+fn reason_of_write(code: &str) -> Option<Reason> {
+    Some(match code {
+        "NoSuchUpload" => Reason::UploadGone,
+        "EntityTooLarge" | "MaxMessageLengthExceeded" => Reason::TooLarge,
+        "EntityTooSmall" => Reason::TooSmall,
+        "InvalidPart" | "InvalidPartOrder" | "FilePartNotExist" | "FilePartStale" | "FilePartInterity" => {
+            Reason::BadParts
+        }
+        "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "XAmzContentChecksumMismatch" => {
+            Reason::Mismatch
+        }
+        "QuotaExceeded"
+        | "InsufficientCapacity"
+        | "InsufficientStorage"
+        | "XMinioStorageFull"
+        | "XMinioAdminBucketQuotaExceeded"
+        | "XRustfsQuotaExceeded" => Reason::Full,
+        "FileAlreadyExists" | "BucketAlreadyExists" | "BucketAlreadyOwnedByYou" => Reason::Exists,
+        "BucketNotEmpty" => Reason::NotEmpty,
+        "KeyTooLongError" | "KeyTooLong" | "InvalidObjectName" | "XMinioInvalidObjectName" => Reason::BadKey,
+        "MetadataTooLarge"
+        | "InvalidStorageClass"
+        | "InvalidTag"
+        | "InvalidEncryptionAlgorithmError"
+        | "AccessControlListNotSupported"
+        | "InvalidLocationConstraint" => Reason::BadOptions,
+        "NotImplemented" | "MethodNotAllowed" => Reason::Unsupported,
+        _ => return None,
+    })
 }
 
 enum RetryAdvice {
@@ -254,6 +312,9 @@ fn synthesised(status: u16) -> Refusal {
         401 => ("Unauthorized".into(), "the origin asks for credentials"),
         403 => ("AccessDenied".into(), ""),
         404 | 410 => ("NotFound".into(), ""),
+        405 => ("MethodNotAllowed".into(), ""),
+        411 => ("MissingContentLength".into(), ""),
+        413 => ("EntityTooLarge".into(), ""),
         408 => ("RequestTimeout".into(), "the origin waited too long for the request"),
         412 => ("PreconditionFailed".into(), ""),
         416 => ("InvalidRange".into(), ""),
@@ -262,6 +323,7 @@ fn synthesised(status: u16) -> Refusal {
         502 => ("BadGateway".into(), "a gateway got no answer from the origin"),
         503 => ("ServiceUnavailable".into(), "the origin is overloaded or down"),
         504 => ("GatewayTimeout".into(), "a gateway waited too long for the origin"),
+        507 => ("InsufficientStorage".into(), ""),
         _ => (format!("Http{status}").into(), ""),
     };
     Refusal {

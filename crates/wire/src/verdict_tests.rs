@@ -37,19 +37,23 @@ fn statuses_without_a_body() {
         (401, "refused", Some(Reason::AccessDenied)),
         (403, "refused", Some(Reason::AccessDenied)),
         (404, "refused", Some(Reason::NotFound)),
+        (405, "refused", Some(Reason::Unsupported)),
         (408, "again", Some(Reason::Other)),
         (410, "refused", Some(Reason::NotFound)),
+        (411, "refused", Some(Reason::Other)),
         (412, "refused", Some(Reason::Changed)),
+        (413, "refused", Some(Reason::TooLarge)),
         (416, "refused", Some(Reason::BadRange)),
         (418, "refused", Some(Reason::Other)),
         (425, "again", Some(Reason::Other)),
         (429, "later", Some(Reason::Other)),
         (500, "again", Some(Reason::Other)),
-        (501, "refused", Some(Reason::Other)),
+        (501, "refused", Some(Reason::Unsupported)),
         (502, "again", Some(Reason::Other)),
         (503, "later", Some(Reason::Other)),
         (504, "again", Some(Reason::Other)),
         (505, "refused", Some(Reason::Other)),
+        (507, "refused", Some(Reason::Full)),
         (509, "later", Some(Reason::Other)),
         (520, "again", Some(Reason::Other)),
     ];
@@ -98,13 +102,56 @@ fn codes() {
         (503, "SlowDown", "later", Reason::Other),
         (400, "Throttling", "later", Reason::Other),
         (503, "InternalError", "again", Reason::Other),
-        (501, "NotImplemented", "refused", Reason::Other),
+        (501, "NotImplemented", "refused", Reason::Unsupported),
     ];
+    check_codes(&rows);
+}
+
+#[test]
+fn codes_of_writes() {
+    let rows = [
+        (404, "NoSuchUpload", "refused", Reason::UploadGone),
+        (400, "EntityTooLarge", "refused", Reason::TooLarge),
+        (400, "MaxMessageLengthExceeded", "refused", Reason::TooLarge),
+        (400, "EntityTooSmall", "refused", Reason::TooSmall),
+        (400, "InvalidPart", "refused", Reason::BadParts),
+        (400, "InvalidPartOrder", "refused", Reason::BadParts),
+        (400, "FilePartNotExist", "refused", Reason::BadParts),
+        (400, "BadDigest", "refused", Reason::Mismatch),
+        (400, "InvalidDigest", "refused", Reason::Mismatch),
+        (400, "XAmzContentSHA256Mismatch", "refused", Reason::Mismatch),
+        (400, "XAmzContentChecksumMismatch", "refused", Reason::Mismatch),
+        (403, "QuotaExceeded", "refused", Reason::Full),
+        (507, "InsufficientCapacity", "refused", Reason::Full),
+        (507, "XMinioStorageFull", "refused", Reason::Full),
+        (400, "XMinioAdminBucketQuotaExceeded", "refused", Reason::Full),
+        (409, "FileAlreadyExists", "refused", Reason::Exists),
+        (409, "BucketAlreadyExists", "refused", Reason::Exists),
+        (409, "BucketAlreadyOwnedByYou", "refused", Reason::Exists),
+        (412, "PreconditionFailed", "refused", Reason::Changed),
+        (409, "ConditionalRequestConflict", "again", Reason::Other),
+        (409, "BucketNotEmpty", "refused", Reason::NotEmpty),
+        (400, "KeyTooLongError", "refused", Reason::BadKey),
+        (400, "InvalidObjectName", "refused", Reason::BadKey),
+        (400, "MetadataTooLarge", "refused", Reason::BadOptions),
+        (400, "InvalidStorageClass", "refused", Reason::BadOptions),
+        (400, "InvalidTag", "refused", Reason::BadOptions),
+        (400, "AccessControlListNotSupported", "refused", Reason::BadOptions),
+        (405, "MethodNotAllowed", "refused", Reason::Unsupported),
+        (411, "MissingContentLength", "refused", Reason::Other),
+        (200, "NoSuchUpload", "refused", Reason::UploadGone),
+        (503, "UploadTrafficRateLimitExceeded", "later", Reason::Other),
+    ];
+    check_codes(&rows);
+}
+
+fn check_codes(rows: &[(u16, &str, &str, Reason)]) {
     for (status, code, expected, reason) in rows {
+        let (status, code) = (*status, *code);
         let verdict = of(status, body(code).as_bytes());
-        assert_eq!(word(&verdict), expected, "{status} {code}");
+        assert_eq!(word(&verdict), *expected, "{status} {code}");
         let refusal = refusal(verdict);
-        assert_eq!(refusal.reason(), reason, "{status} {code}");
+        assert_eq!(refusal.reason(), *reason, "{status} {code}");
         assert_eq!((refusal.status, refusal.code.as_str()), (status, code));
         assert_eq!(refusal.to_string(), format!("{status} {code}: Because & so (request 4442587FB7D0A2F9)"));
     }

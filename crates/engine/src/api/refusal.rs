@@ -285,6 +285,57 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
             let (what, hint) = redirected(head);
             (ErrorKind::Network, what, hint)
         }
+        Reason::UploadGone => (
+            ErrorKind::NotFound,
+            "the upload no longer exists",
+            "start it again: it was completed, aborted or tidied up meanwhile".into(),
+        ),
+        Reason::TooLarge => (
+            ErrorKind::Usage,
+            "the object or a part of it is too large for the origin",
+            "S3 and OSS take at most 5 GiB in one request, and 10,000 parts of an object".into(),
+        ),
+        Reason::TooSmall => (
+            ErrorKind::Usage,
+            "a part is too small for the origin",
+            "make the parts larger: S3 takes 5 MiB and more, OSS 100 KiB and more".into(),
+        ),
+        Reason::BadParts => {
+            (ErrorKind::Network, "the origin has other parts than were uploaded", "upload it again".into())
+        }
+        Reason::Mismatch => (
+            ErrorKind::Corrupt,
+            "the origin received other bytes than were sent",
+            "try again; if it stays so, look at the network and at this machine's memory".into(),
+        ),
+        Reason::Full => (
+            ErrorKind::Denied,
+            "the origin is full, or a quota is used up",
+            "delete what is no longer needed, or raise the quota".into(),
+        ),
+        Reason::Exists => {
+            (ErrorKind::Usage, "it exists already", "choose another name, or allow to overwrite it".into())
+        }
+        Reason::NotEmpty => (
+            ErrorKind::Usage,
+            "the bucket is not empty",
+            "delete its objects and unfinished uploads first".into(),
+        ),
+        Reason::BadKey => (
+            ErrorKind::Usage,
+            "the origin does not take this key",
+            "choose a shorter or plainer one: S3 takes 1,024 bytes, OSS 1,023".into(),
+        ),
+        Reason::BadOptions => (
+            ErrorKind::Usage,
+            "the origin does not take an option of the object",
+            "check metadata, tags, storage class, access list and encryption".into(),
+        ),
+        Reason::Unsupported => (
+            ErrorKind::Unsupported,
+            "the origin does not offer this",
+            "check the URL, and that this is an origin of objects".into(),
+        ),
         Reason::Other if refusal.code == "InvalidBucketName" => (
             ErrorKind::Usage,
             "this is no name of a bucket",
