@@ -17,6 +17,7 @@ mod shard;
 #[cfg(test)]
 mod sim;
 mod sink;
+mod source;
 mod transfer;
 
 pub use api::account::{Dialect, OssSettings};
@@ -49,5 +50,8 @@ pub use read::{Pieces, Reader, ReaderStats, Reading};
 pub use sink::landing::{Landing, Memory};
 pub use sink::made::{AlignedBuffer, AllocatedBuffer};
 pub use sink::stream::{StreamReader, StreamWriter, stream};
+pub use source::Source;
+pub use source::stream::{StreamSource, StreamUploader, UploadEnded, upload_stream};
 pub use transfer::get::Get;
 pub use transfer::handle::{CancelSwitch, Transfer, Watch};
+pub use transfer::put::Put;

@@ -15,3 +15,4 @@ pub mod queue;
 pub mod rank;
 pub mod receive_size;
 pub mod retry;
+pub mod upload;

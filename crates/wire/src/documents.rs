@@ -45,6 +45,27 @@ pub fn complete_body(parts: &[DonePart]) -> Vec<u8> {
     xml.into_bytes()
 }
 
+/// The ETag of an object made of parts with these ETags: the MD5 of their MD5s, and their number. `None` where one
+/// is no MD5, as of parts that were encrypted by a key service.
+pub fn etag_of_parts<'a>(etags: impl Iterator<Item = &'a str>) -> Option<String> {
+    let (mut hasher, mut count) = (Md5::new(), 0);
+    for etag in etags {
+        let mut sum = [0; 16];
+        let hex = etag.trim_matches('"').as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+        if hex.len() != 2 * sum.len() {
+            return None;
+        }
+        for (byte, pair) in sum.iter_mut().zip(hex.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        hasher.update(sum);
+        count += 1;
+    }
+    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    (count > 0).then(|| format!("\"{hex}-{count}\""))
+}
+
 /// The body of DeleteObjects (OSS: DeleteMultipleObjects), for at most 1,000 keys. A `quiet` answer names
 /// only keys that could not be deleted. Both dialects want [`content_md5`] of it in `content-md5`.
 ///

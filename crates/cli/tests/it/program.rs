@@ -46,7 +46,7 @@ fn bare(command: &mut Command) {
 }
 
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The command without CAP_DAC_OVERRIDE, which lets root write everywhere.
 pub fn without_override(command: Command) -> Command {

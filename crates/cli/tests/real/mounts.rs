@@ -88,7 +88,7 @@ impl Twins {
         let mut command = Command::new("timeout");
         let line =
             format!("find $MOUNT -type f -exec dd if={{}} iflag=nocache count=0 status=none ';'\n{line}");
-        command.args(["--kill-after=5", "120", "bash", "-euo", "pipefail", "-c", &line]);
+        command.args(["--kill-after=5", "240", "bash", "-euo", "pipefail", "-c", &line]);
         command.env("MOUNT", self.mount.path()).env("LOCAL", &self.local).env("OUT", &out);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
         run(command.current_dir(&out)).clean()

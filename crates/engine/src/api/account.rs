@@ -16,6 +16,7 @@ use flatout_wire::sign::{self, Signer};
 use crate::api::credentials::{KeySet, Keys, Provider};
 use crate::api::refusal::{self, Failure, KeyRejection};
 use crate::api::service::ServiceClient;
+use crate::api::write::Write;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Class;
@@ -67,6 +68,7 @@ pub(crate) enum Operation {
         dialect: Dialect,
         marker: Option<String>,
     },
+    Write(Write),
 }
 
 /// What one request is signed with; kept until its answer is judged.
@@ -387,7 +389,9 @@ async fn renewed<S: Send + Sync + 'static>(
 
 fn plain_request(operation: &Operation) -> Request {
     let (Operation::Get(target) | Operation::Whole(target) | Operation::Head(target)) = operation else {
-        unreachable!("only a URL is plain, and it can be read and looked at");
+        unreachable!(
+            "only a URL is plain, and it can be read and looked at: the client refuses to write to it"
+        );
     };
     let Location::Http { url } = &target.location else { unreachable!("no other location is plain") };
     let mut request = request::get_url(url);
@@ -411,6 +415,7 @@ fn s3_request(s3: &S3, operation: &Operation) -> Request {
             s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Operation::Buckets { .. } => s3.list_buckets(),
+        Operation::Write(write) => write.s3_request(s3, (bucket, key)),
     };
     name_version(operation, &mut request);
     request
@@ -419,7 +424,7 @@ fn s3_request(s3: &S3, operation: &Operation) -> Request {
 fn name_version(operation: &Operation, request: &mut Request) {
     let target = match operation {
         Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => target,
-        Operation::Page { .. } | Operation::Buckets { .. } => return,
+        Operation::Page { .. } | Operation::Buckets { .. } | Operation::Write(_) => return,
     };
     if let Some(version_id) = &target.version_id {
         request.add_parameter("versionId", version_id);
@@ -435,6 +440,7 @@ fn oss_request(oss: &Oss, operation: &Operation) -> Request {
             oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Operation::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
+        Operation::Write(write) => write.oss_request(oss, (bucket, key)),
     };
     name_version(operation, &mut request);
     request
@@ -459,6 +465,7 @@ impl Operation {
             }
             Operation::Page { under, .. } => Dialect::of(under),
             Operation::Buckets { dialect, .. } => *dialect,
+            Operation::Write(write) => Dialect::of(&write.target.location),
         }
     }
 
@@ -470,6 +477,7 @@ impl Operation {
             }
             Operation::Page { under, .. } => Some(under),
             Operation::Buckets { .. } => None,
+            Operation::Write(write) => Some(&write.target.location),
         }
     }
 
@@ -479,7 +487,7 @@ impl Operation {
             Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
                 Some(&mut target.location)
             }
-            Operation::Page { .. } | Operation::Buckets { .. } => None,
+            Operation::Page { .. } | Operation::Buckets { .. } | Operation::Write(_) => None,
         }
     }
 
@@ -488,6 +496,7 @@ impl Operation {
         match self {
             Operation::Get(_) | Operation::Whole(_) | Operation::Head(_) => Class::Read,
             Operation::Page { .. } | Operation::Buckets { .. } => Class::List,
+            Operation::Write(write) => write.class(),
         }
     }
 
@@ -509,6 +518,7 @@ impl Operation {
             }
             Operation::Page { .. } => true,
             Operation::Buckets { .. } => false,
+            Operation::Write(write) => write.has_query(),
         }
     }
 
@@ -520,6 +530,7 @@ impl Operation {
             }
             Operation::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
             Operation::Buckets { .. } => ("", ""),
+            Operation::Write(write) => write.target.location.in_bucket().unwrap_or_default(),
         }
     }
 }

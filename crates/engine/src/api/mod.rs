@@ -7,3 +7,4 @@ pub(crate) mod pinned;
 pub(crate) mod refusal;
 pub(crate) mod service;
 pub(crate) mod template;
+pub(crate) mod write;

@@ -115,6 +115,9 @@ impl RequestTemplate {
             bytes.extend_from_slice(format!("if-match: {etag}\r\n").as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
+        if let Operation::Write(write) = &self.state().operation {
+            bytes.append(&mut write.document());
+        }
         Ok(Outgoing { endpoint, method, bytes, signer })
     }
 

@@ -159,11 +159,11 @@ impl Stat {
 /// Counters of a running transfer, written by its shards, read by whoever watches.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Of bodies, into the landing.
+    /// Of bodies, into the landing; of an upload, sent and not known to be in vain.
     pub(crate) received_bytes: AtomicU64,
     /// Those that an earlier run had left, read again and found right.
     pub(crate) checked_bytes: AtomicU64,
-    /// Of a stream that was asked for again: they had landed before.
+    /// Of a stream that was asked for again: they had landed before; of an upload, sent in vain.
     pub(crate) passed_over_bytes: AtomicU64,
     pub(crate) in_flight: AtomicU32,
     pub(crate) retries: AtomicU32,
@@ -175,6 +175,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Bytes were sent that the origin did not accept: they are sent again, or never.
+    pub(crate) fn on_sent_in_vain(&self, bytes: u64) {
+        self.received_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.passed_over_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn landed_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed) + self.checked_bytes.load(Ordering::Relaxed)
     }

@@ -17,6 +17,7 @@ mod limited;
 mod origins;
 mod presence;
 mod requests;
+mod upload_checksum;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use flatout_settings::Settings;
+use flatout_wire::checksum::Algorithm;
 use flatout_wire::endpoint::Endpoint;
 
 use crate::api::refusal::Failure;
@@ -188,6 +190,7 @@ pub(crate) struct Gate {
     host: Host,
     presence: Arc<Presence>,
     counts: origins::Counts,
+    upload_checksum: upload_checksum::UploadChecksum,
 }
 
 struct Measured {
@@ -248,6 +251,7 @@ impl Gate {
             host,
             presence,
             counts: origins::Counts::default(),
+            upload_checksum: upload_checksum::UploadChecksum::default(),
         }
     }
 
@@ -347,11 +351,21 @@ impl Gate {
         }
     }
 
-    /// Bytes of a body have come through the shard that counts in `cell`, of which writing to a file took
+    /// Bytes of a body have come or gone through the shard that counts in `cell`, of which writing to a file took
     /// `writing`.
-    pub(crate) fn on_received(&self, cell: &Cell, bytes: u64, writing: Duration) {
-        cell.on_received(bytes, writing);
+    pub(crate) fn on_moved(&self, cell: &Cell, bytes: u64, writing: Duration) {
+        cell.on_moved(bytes, writing);
         self.presence.on_progress();
+    }
+
+    /// What the origin is to compare an upload with; nothing where it takes no checksum.
+    pub(crate) fn upload_checksum(&self) -> Option<Algorithm> {
+        self.upload_checksum.get()
+    }
+
+    /// The origin refused that form of a checksum: whether there is another one to try.
+    pub(crate) fn on_checksum_refused(&self, tried: Algorithm) -> bool {
+        self.upload_checksum.on_refused(tried)
     }
 
     /// It is tried again.

@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use flatout_wire::chunked::{Chunked, Step};
 use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::head::{self, Head};
 use flatout_wire::request::Method;
-use tokio::io::{AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
 
 use crate::base::error::{Error, ErrorKind};
@@ -23,11 +24,17 @@ use crate::net::socket::Socket;
 use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
 use crate::sink::landing::PartWriter;
+use crate::source::body::{OutgoingBody, shrank};
 use flatout_policy::hedge::Hedge;
 use flatout_policy::receive_size::ReceiveSize;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
+/// Sent by one call: it stays in the core's second-level cache, and the shard's other connections have their
+/// turn.
+const SENT_AT_ONCE: usize = 256 << 10;
+/// Read of an answer that comes while a body is sent: the rest is read when it is waited for.
+const EARLY_READ_BYTES: usize = 256;
 /// Error bodies are short XML documents.
 const COLLECT_BYTES_MAX: usize = 1 << 20;
 /// A page of a listing is a quarter of a mebibyte and more.
@@ -86,12 +93,74 @@ impl Connection {
         }
     }
 
-    /// Sends a request, a short body behind its head, and waits for the answer's head. Interim answers (1xx)
-    /// are passed over.
+    /// Sends a request, a short body behind its head, and waits for the answer's head.
     pub(crate) async fn exchange(&mut self, request: &[u8], method: Method) -> Result<Head, Error> {
+        self.ask(request, method).await?;
+        self.answer(method).await
+    }
+
+    /// Sends the head of a request, and perhaps a short body behind it.
+    pub(crate) async fn ask(&mut self, request: &[u8], method: Method) -> Result<(), Error> {
         self.socket.set_floor(1).map_err(broke)?;
         self.send(request).await.map_err(broke)?;
         self.was_head = method == Method::Head;
+        Ok(())
+    }
+
+    /// Sends some of a body, from `at` on; how much that was. `None` where the origin answers before it has all
+    /// of it: it wants no more.
+    pub(crate) async fn send_some(
+        &mut self,
+        body: &OutgoingBody<'_>,
+        at: u64,
+        scratch: &RefCell<Lease>,
+    ) -> Result<Option<u64>, Error> {
+        let Connection { socket, stall, ahead, .. } = self;
+        let mut failed = None;
+        let sent = poll_fn(|cx| {
+            if let Poll::Ready(came) = poll_early_answer(cx, socket, ahead) {
+                return Poll::Ready(came.map(|()| None));
+            }
+            let written = ready!(stall.poll_write(cx, socket, |socket, cx| match body {
+                OutgoingBody::File { file, range } if socket.takes_files() => {
+                    let most = (range.end - range.start - at).min(SENT_AT_ONCE as u64) as usize;
+                    socket.poll_send_file(cx, file, range.start + at, most)
+                }
+                _ => match body.piece(at, scratch.borrow_mut().as_mut_slice()) {
+                    Ok(piece) => Pin::new(socket).poll_write(cx, &piece[..piece.len().min(SENT_AT_ONCE)]),
+                    Err(unread) => {
+                        failed = Some(unread);
+                        Poll::Ready(Ok(0))
+                    }
+                },
+            }));
+            match written {
+                // It may say why it closed.
+                Err(refused) => match poll_early_answer(cx, socket, ahead) {
+                    Poll::Ready(Ok(())) => Poll::Ready(Ok(None)),
+                    _ => Poll::Ready(Err(refused)),
+                },
+                Ok(bytes) => Poll::Ready(Ok(Some(bytes as u64))),
+            }
+        })
+        .await;
+        match (failed, sent.map_err(broke)?) {
+            (Some(unread), _) => Err(unread),
+            (None, Some(0)) => Err(shrank()),
+            (None, sent) => Ok(sent),
+        }
+    }
+
+    /// Sends what TLS may hold back of a body.
+    pub(crate) async fn flush(&mut self) -> Result<(), Error> {
+        let Connection { socket, stall, .. } = self;
+        poll_fn(|cx| stall.poll_write(cx, socket, |socket, cx| Pin::new(socket).poll_flush(cx)))
+            .await
+            .map_err(broke)
+    }
+
+    /// Waits for the head of the answer. Interim answers (1xx) are passed over.
+    pub(crate) async fn answer(&mut self, method: Method) -> Result<Head, Error> {
         loop {
             let parsed = head::parse(&self.ahead, method).map_err(|nonsense| {
                 if is_alert(&self.ahead) {
@@ -177,6 +246,20 @@ impl Connection {
         onto.truncate(before + bytes);
         received.map_err(|refused| alert_in(&refused, &self.endpoint).unwrap_or_else(|| broke(refused)))?;
         Ok(bytes as u64)
+    }
+}
+
+/// Bytes of an answer that come before the request has been sent; an error where the origin has closed.
+fn poll_early_answer(cx: &mut Context<'_>, socket: &mut Socket, ahead: &mut Vec<u8>) -> Poll<io::Result<()>> {
+    let mut bytes = [0; EARLY_READ_BYTES];
+    let mut buffer = ReadBuf::new(&mut bytes);
+    ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
+    match buffer.filled() {
+        [] => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        came => {
+            ahead.extend_from_slice(came);
+            Poll::Ready(Ok(()))
+        }
     }
 }
 

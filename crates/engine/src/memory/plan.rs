@@ -14,7 +14,7 @@ use flatout_policy::receive_size::RECEIVE_BYTES;
 /// A shard's thread and runtime, without its scratch.
 pub(crate) const SHARD_BYTES: u64 = 128 << 10;
 /// A connection in plain: its buffer for heads, what tokio keeps of it, and its worker's future.
-pub(crate) const CONNECTION_BYTES: u64 = 24 << 10;
+pub(crate) const CONNECTION_BYTES: u64 = 28 << 10;
 /// A connection over TLS: rustls's buffers besides.
 pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
 /// An object that has begun: its requests, its file, its journal.

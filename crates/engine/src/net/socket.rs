@@ -1,15 +1,16 @@
 //! A byte stream to an origin: TCP, or TLS over it.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use flatout_wire::endpoint::{Endpoint, Scheme};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::base::error::Error;
@@ -139,6 +140,48 @@ impl Socket {
         }
         self.floor_bytes = bytes;
         Ok(())
+    }
+
+    /// Bytes that were written and that the other side has not acknowledged; 0 of a socket that does not tell.
+    pub(crate) fn unacknowledged_bytes(&self) -> u64 {
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.tcp(),
+            #[cfg(test)]
+            Stream::Modelled(_) => return 0,
+        };
+        let mut queued: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ of a TCP socket that we own writes one c_int (tcp(7)).
+        let refused = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+        if refused == 0 { u64::try_from(queued).unwrap_or(0) } else { 0 }
+    }
+
+    /// Whether bytes of a file can go to it without a copy through our memory.
+    pub(crate) fn takes_files(&self) -> bool {
+        matches!(self.stream, Stream::Plain(_))
+    }
+
+    /// Sends bytes of a file from `at` on by `sendfile(2)`, as many as there is room for, at most `most`. 0: the
+    /// file ends there.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        at: u64,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        let Stream::Plain(stream) = &self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        loop {
+            ready!(stream.poll_write_ready(cx))?;
+            let mut offset = at;
+            let send = || Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), most)?);
+            match stream.try_io(Interest::WRITABLE, send) {
+                Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 
     /// Bytes that have come and wait in the kernel, below the floor. A socket that does not tell has none.

@@ -26,6 +26,8 @@ pub(crate) struct StallClock {
     /// Since the last receive, in whole ticks, and what had come below the floor at the last.
     waited: Duration,
     queued_bytes: u64,
+    /// At the last tick: what the other side had not acknowledged yet.
+    unacknowledged_bytes: u64,
     silence: Silence,
 }
 
@@ -58,6 +60,7 @@ impl StallClock {
             idle_ticks: 0,
             waited: Duration::ZERO,
             queued_bytes: 0,
+            unacknowledged_bytes: 0,
             silence: Silence::default(),
         }
     }
@@ -76,6 +79,39 @@ impl StallClock {
         self.silence.clone()
     }
 
+    /// Writes once by `write`; `TimedOut` when nothing has been taken for the whole timeout.
+    pub(crate) fn poll_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &mut Socket,
+        mut write: impl FnMut(&mut Socket, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            if let Poll::Ready(written) = write(socket, cx) {
+                self.idle_ticks = 0;
+                return Poll::Ready(written);
+            }
+            ready!(self.poll_tick(cx));
+            self.idle_ticks = if self.goes_out(socket) { 0 } else { self.idle_ticks + 1 };
+            if self.tick * self.idle_ticks.saturating_sub(1) + self.tick / 2 >= self.timeout {
+                return Poll::Ready(Err(silence()));
+            }
+        }
+    }
+
+    /// Whether the other side has taken any of what was written since the last tick.
+    fn goes_out(&mut self, socket: &Socket) -> bool {
+        let now = socket.unacknowledged_bytes();
+        now < std::mem::replace(&mut self.unacknowledged_bytes, now)
+    }
+
+    fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
+        ready!(sleep.as_mut().poll(cx));
+        sleep.as_mut().reset(Instant::now() + self.tick);
+        Poll::Ready(())
+    }
+
     /// Reads once; `TimedOut` when nothing has come for the whole timeout.
     pub(crate) fn poll_read(
         &mut self,
@@ -89,13 +125,11 @@ impl StallClock {
                 self.silence.set(Duration::ZERO);
                 return Poll::Ready(read);
             }
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
-            ready!(sleep.as_mut().poll(cx));
-            sleep.as_mut().reset(Instant::now() + self.tick);
+            ready!(self.poll_tick(cx));
             self.waited += self.tick;
-            // What comes below the floor is progress too.
+            // What comes below the floor is progress too, and so is what goes out.
             let queued_bytes = socket.queued_bytes();
-            match queued_bytes > self.queued_bytes {
+            match queued_bytes > self.queued_bytes || self.goes_out(socket) {
                 true => (self.queued_bytes, self.idle_ticks) = (queued_bytes, 0),
                 false => self.idle_ticks += 1,
             }

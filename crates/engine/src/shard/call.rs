@@ -2,6 +2,7 @@
 //! renewed. Ranges of objects, HEADs and listings all take this road. Services that give out keys use the
 //! connections only (`ask_service`).
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,7 @@ use crate::memory::lease::{MemoryCharge, addressable};
 use crate::net::proxy::Purpose;
 use crate::shard::Shard;
 use crate::shard::shards::Shards;
+use crate::source::body::OutgoingBody;
 use flatout_policy::retry::{self, Attempts, Fault};
 
 /// Keys, roles and tokens are far under this.
@@ -43,6 +45,8 @@ pub(crate) struct Call<'a> {
     pub(crate) shunned: Option<SocketAddr>,
     /// Of the transfer that asks, where one does.
     pub(crate) counters: Option<&'a Counters>,
+    /// What follows the head, where that is more than the template has.
+    pub(crate) body: Option<&'a OutgoingBody<'a>>,
 }
 
 /// An answer whose body has not been read yet.
@@ -158,13 +162,64 @@ impl Call<'_> {
     ) -> Result<(Head, Instant), Error> {
         let asked = Instant::now();
         connection.receive_size.begin(self.gate.is_climbing());
-        let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
+        let head = match self.body {
+            None => connection.exchange(&outgoing.bytes, outgoing.method).await?,
+            Some(body) => self.send_with(shard, connection, outgoing, body).await?,
+        };
         if outgoing.method == Method::Get && self.class == Class::Read {
             let first_byte = asked.elapsed();
             shard.cell(self.gate).on_first_byte(first_byte);
             connection.hedge.borrow_mut().on_first_byte(first_byte);
         }
         Ok((head, asked))
+    }
+}
+
+impl Call<'_> {
+    /// Sends a request whose body is longer than its head. What had been sent of one that fails counts as sent
+    /// in vain.
+    async fn send_with(
+        &self,
+        shard: &Shard,
+        connection: &mut Connection,
+        outgoing: &Outgoing,
+        body: &OutgoingBody<'_>,
+    ) -> Result<Head, Error> {
+        let sending = Sending { counters: self.counters, bytes: Cell::new(0) };
+        connection.ask(&outgoing.bytes, outgoing.method).await?;
+        let _moving = shard.cell(self.gate).moving();
+        while sending.bytes.get() < body.bytes() {
+            let Some(bytes) = connection.send_some(body, sending.bytes.get(), &shard.scratch).await? else {
+                break;
+            };
+            sending.bytes.set(sending.bytes.get() + bytes);
+            shard.on_sent(self.gate, self.counters, bytes).await;
+        }
+        let is_whole = sending.bytes.get() == body.bytes();
+        if is_whole {
+            connection.flush().await?;
+        }
+        let mut head = connection.answer(outgoing.method).await?;
+        // What the origin would read next is the rest of this body.
+        head.keep_alive &= is_whole;
+        if is_whole && (200..300).contains(&head.status) {
+            sending.bytes.set(0);
+        }
+        Ok(head)
+    }
+}
+
+/// Bytes of a body that have been sent, and are in vain until the origin has accepted them.
+struct Sending<'a> {
+    counters: Option<&'a Counters>,
+    bytes: Cell<u64>,
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(counters) = self.counters {
+            counters.on_sent_in_vain(self.bytes.get());
+        }
     }
 }
 
@@ -248,6 +303,7 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
             if_match: None,
             shunned: None,
             counters: None,
+            body: None,
         };
         let failure = match call.whole(shard).await {
             Ok(answer) => return Ok(answer),
@@ -260,7 +316,7 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
 impl Call<'_> {
     /// The whole of a good answer. A listing may come slowly, but something of it must come every now and
     /// then; and one that begins well may be a refusal all the same.
-    async fn whole(&self, shard: &Rc<Shard>) -> Result<(Head, Bytes), Failure> {
+    pub(crate) async fn whole(&self, shard: &Rc<Shard>) -> Result<(Head, Bytes), Failure> {
         let mut answer = self.ask(shard).await?;
         let asked = answer.asked.into_std();
         let mut held = HeldBody { bytes: Vec::new(), weight: shard.shared.pool.charge(0) };

@@ -246,9 +246,13 @@ impl Shard {
         writing: Duration,
     ) {
         transfer.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let counters = self.cell(gate);
-        gate.on_received(counters, bytes, writing);
         self.landed_bytes.set(self.landed_bytes.get() + bytes);
+        self.on_moved(gate, bytes, writing).await;
+    }
+
+    async fn on_moved(&self, gate: &Gate, bytes: u64, writing: Duration) {
+        let counters = self.cell(gate);
+        gate.on_moved(counters, bytes, writing);
         if let Some((used, queued)) = self.clock.as_ref().and_then(ThreadClock::read_again) {
             counters.on_cpu(used, queued);
         }
@@ -259,6 +263,14 @@ impl Shard {
                 tokio::time::sleep(wait).await;
             }
         }
+    }
+
+    /// Counts `bytes` of a body that have been sent; waits until `--bandwidth` has room for more.
+    pub(crate) async fn on_sent(&self, gate: &Gate, transfer: Option<&report::Counters>, bytes: u64) {
+        if let Some(transfer) = transfer {
+            transfer.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.on_moved(gate, bytes, Duration::ZERO).await;
     }
 
     /// How much to receive at once.

@@ -7,9 +7,12 @@ pub(crate) mod guard;
 pub(crate) mod handle;
 mod owner;
 pub(crate) mod part;
+pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod response;
 pub(crate) mod single;
+pub(crate) mod upload;
+pub(crate) mod upload_workers;
 pub(crate) mod workers;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

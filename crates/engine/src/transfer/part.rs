@@ -383,10 +383,10 @@ impl Watch {
 }
 
 /// Counts a part in flight for as long as it lives.
-struct InFlight<'a>(&'a Counters);
+pub(super) struct InFlight<'a>(&'a Counters);
 
 impl<'a> InFlight<'a> {
-    fn start(counters: &'a Counters) -> InFlight<'a> {
+    pub(super) fn start(counters: &'a Counters) -> InFlight<'a> {
         counters.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(counters)
     }

@@ -38,6 +38,7 @@ pub(crate) async fn ask_elsewhere(
         if_match: running.if_match(),
         shunned,
         counters: Some(&running.transfer.counters),
+        body: None,
     };
     call.ask(shard).await
 }

@@ -14,6 +14,7 @@ mod presigned;
 mod reads;
 mod starved;
 mod thin;
+mod uploads;
 mod versions;
 
 use std::sync::Arc;

@@ -37,12 +37,17 @@ pub fn start(console: &Console) -> Result<Mounted, Failure> {
     arguments.insert(behind, "--__reports".into());
     // Armed before there is anything to end: a signal now ends that process, too.
     let armed = console.interrupt.arm();
-    let mut child = Command::new(program)
-        .args(&arguments[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| refused(&error))?;
+    let start = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    };
+    // A user whom root has started it as may not reach it by its path. The link's name would be that of the
+    // process.
+    let child = start(&program).or_else(|unreached| match unreached.kind() {
+        io::ErrorKind::PermissionDenied => start(Path::new("/proc/self/exe")),
+        _ => Err(unreached),
+    });
+    let mut child = child.map_err(|error| refused(&error))?;
     let out = child.stdout.take().expect("it was asked for");
     let child = Arc::new(Mutex::new(child));
     let ended = child.clone();

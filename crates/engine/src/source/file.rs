@@ -1,0 +1,81 @@
+//! A file as the source of an upload: opened once, and the same at the end as at the beginning.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use crate::base::error::{Error, ErrorKind};
+
+/// An open file that is to be sent.
+pub(crate) struct FileSource {
+    path: PathBuf,
+    content: File,
+    identity: FileIdentity,
+}
+
+/// What tells whether a file is what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) bytes: u64,
+    /// Of the last change of content, in nanoseconds since 1970.
+    pub(crate) modified_ns: i128,
+    /// Of the last change of content or attributes: a program may set the other one.
+    pub(crate) changed_ns: i128,
+}
+
+impl FileIdentity {
+    fn of(found: &Metadata) -> FileIdentity {
+        let ns =
+            |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        FileIdentity {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.size(),
+            modified_ns: ns(found.mtime(), found.mtime_nsec()),
+            changed_ns: ns(found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+impl FileSource {
+    /// # Errors
+    /// It cannot be opened, or is no regular file.
+    pub(crate) fn open(path: PathBuf) -> Result<FileSource, Error> {
+        let refused = |error: Error| error.during("read", path.display());
+        // A pipe would be waited for.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        let content = opened.map_err(|why| refused(Error::local("cannot open it", why)))?;
+        let found = content.metadata().map_err(|why| refused(Error::local("cannot look at it", why)))?;
+        if !found.is_file() {
+            let what = if found.is_dir() { "this is a folder" } else { "this is no regular file" };
+            return Err(refused(Error::new(ErrorKind::Usage, what)));
+        }
+        let identity = FileIdentity::of(&found);
+        Ok(FileSource { path, content, identity })
+    }
+
+    pub(crate) fn content(&self) -> &File {
+        &self.content
+    }
+
+    /// Its length when it was opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.identity.bytes
+    }
+
+    /// # Errors
+    /// It has changed since it was opened.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        let found = self.content.metadata().map_err(|why| Error::local("cannot look at it", why))?;
+        let now = FileIdentity::of(&found);
+        // The attributes alone may change: a hard link, a mode.
+        if (now.bytes, now.modified_ns) == (self.identity.bytes, self.identity.modified_ns) {
+            return Ok(());
+        }
+        let cause = format!("{} changed while it was sent", self.path.display());
+        Err(Error::new(ErrorKind::Changed, cause)
+            .with_hint("nothing was published: send it again when nothing writes to it any more"))
+    }
+}

@@ -1,0 +1,220 @@
+//! A stream as the source of an upload: its writer fills rooms, and each full room is a part. Backpressure is a
+//! room that is not there yet. A room is given back when its part has been acknowledged, so that the part can
+//! be sent again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::memory::lease::Lease;
+
+/// A pair of ends: the source goes into [`crate::Put`], bytes go into the uploader.
+pub fn upload_stream() -> (StreamUploader, StreamSource) {
+    let ring = Arc::new(UploadRing::default());
+    (
+        StreamUploader { ring: ring.clone(), room: None, filled: 0, is_finished: false },
+        StreamSource(Some(ring)),
+    )
+}
+
+/// The end that an upload takes its bytes from.
+pub struct StreamSource(Option<Arc<UploadRing>>);
+
+impl StreamSource {
+    /// The upload takes over.
+    pub(crate) fn into_ring(mut self) -> Arc<UploadRing> {
+        self.0.take().expect("it is taken once, with the source itself")
+    }
+}
+
+impl Drop for StreamSource {
+    /// Without an upload nothing takes the bytes.
+    fn drop(&mut self) {
+        if let Some(ring) = &self.0 {
+            ring.end();
+        }
+    }
+}
+
+/// The end that takes the bytes of a stream. Dropped before [`StreamUploader::finish`], it fails the upload, and
+/// nothing is published.
+pub struct StreamUploader {
+    ring: Arc<UploadRing>,
+    room: Option<Lease>,
+    filled: usize,
+    is_finished: bool,
+}
+
+/// The upload has ended before all of its stream was written: [`crate::Transfer::wait`] tells why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadEnded;
+
+impl StreamUploader {
+    /// Where the next bytes go, at least one byte long; blocks while there is no room.
+    ///
+    /// # Errors
+    /// The upload has ended.
+    pub fn space(&mut self) -> Result<&mut [u8], UploadEnded> {
+        if self.room.as_ref().is_some_and(|room| room.len() == self.filled) {
+            self.pass_on();
+        }
+        if self.room.is_none() {
+            self.room = Some(self.ring.wait_for_room()?);
+        }
+        let room = self.room.as_mut().expect("there is one by now");
+        Ok(&mut room.as_mut_slice()[self.filled..])
+    }
+
+    /// The first `bytes` of [`StreamUploader::space`] have been filled.
+    ///
+    /// # Panics
+    /// When that is more than the space.
+    pub fn advance(&mut self, bytes: usize) {
+        let space = self.room.as_ref().map_or(0, |room| room.len() - self.filled);
+        assert!(bytes <= space, "{bytes} bytes in a space of {space}");
+        self.filled += bytes;
+    }
+
+    /// Copies `bytes` into the stream; blocks while there is no room.
+    ///
+    /// # Errors
+    /// The upload has ended.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), UploadEnded> {
+        while !bytes.is_empty() {
+            let space = self.space()?;
+            let now = space.len().min(bytes.len());
+            space[..now].copy_from_slice(&bytes[..now]);
+            self.advance(now);
+            bytes = &bytes[now..];
+        }
+        Ok(())
+    }
+
+    /// All bytes have been written: the object may appear.
+    pub fn finish(mut self) {
+        self.pass_on();
+        self.is_finished = true;
+        let mut state = self.ring.lock();
+        state.is_finished = true;
+        self.ring.filled.notify_one();
+    }
+
+    fn pass_on(&mut self) {
+        let Some(memory) = self.room.take() else { return };
+        let bytes = std::mem::take(&mut self.filled);
+        let mut state = self.ring.lock();
+        if bytes > 0 {
+            state.filled.push_back(FilledRoom { memory, bytes });
+        }
+        self.ring.filled.notify_one();
+    }
+}
+
+impl Drop for StreamUploader {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.ring.lock().is_abandoned = true;
+            self.ring.filled.notify_one();
+        }
+    }
+}
+
+/// A part of a stream, ready to be sent.
+pub(crate) struct FilledRoom {
+    memory: Lease,
+    bytes: usize,
+}
+
+impl FilledRoom {
+    pub(crate) fn content(&mut self) -> &[u8] {
+        &self.memory.as_mut_slice()[..self.bytes]
+    }
+}
+
+/// What comes next out of a stream.
+pub(crate) enum Next {
+    Room(FilledRoom),
+    /// Its writer has finished it.
+    End,
+    /// Its writer has gone before the end.
+    Abandoned,
+}
+
+/// What writer and shards share.
+#[derive(Default)]
+pub(crate) struct UploadRing {
+    state: Mutex<State>,
+    /// Wakes the writer: a room has come, or the upload has ended.
+    room: Condvar,
+    /// Wakes the upload: a room has been filled, or none will be.
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    free: VecDeque<Lease>,
+    filled: VecDeque<FilledRoom>,
+    is_finished: bool,
+    is_abandoned: bool,
+    has_ended: bool,
+}
+
+impl UploadRing {
+    /// A room for the writer.
+    pub(crate) fn give(&self, room: Lease) {
+        let mut state = self.lock();
+        if !state.has_ended {
+            state.free.push_back(room);
+        }
+        self.room.notify_one();
+    }
+
+    /// The next part.
+    pub(crate) async fn next(&self) -> Next {
+        loop {
+            let mut woken = std::pin::pin!(self.filled.notified());
+            {
+                let mut state = self.lock();
+                if state.is_abandoned {
+                    return Next::Abandoned;
+                }
+                if let Some(room) = state.filled.pop_front() {
+                    return Next::Room(room);
+                }
+                if state.is_finished {
+                    return Next::End;
+                }
+                // Before the lock is given back: what comes after it wakes us.
+                woken.as_mut().enable();
+            }
+            woken.await;
+        }
+    }
+
+    /// Whether no more than the room that is taken now will be filled.
+    pub(crate) fn is_finished(&self) -> bool {
+        let state = self.lock();
+        state.is_finished && state.filled.is_empty()
+    }
+
+    /// The upload has ended: nothing is taken any more.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.has_ended = true;
+        let rooms = (std::mem::take(&mut state.free), std::mem::take(&mut state.filled));
+        drop(state);
+        drop(rooms);
+        self.room.notify_all();
+    }
+
+    fn wait_for_room(&self) -> Result<Lease, UploadEnded> {
+        let waits = |state: &mut State| state.free.is_empty() && !state.has_ended;
+        let waited = self.room.wait_while(self.lock(), waits);
+        waited.unwrap_or_else(PoisonError::into_inner).free.pop_front().ok_or(UploadEnded)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

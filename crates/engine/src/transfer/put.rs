@@ -1,0 +1,72 @@
+//! What is asked of a client: an object to be made, and where its bytes come from.
+
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+
+use crate::sink::end::OnEnd;
+use crate::source::Source;
+use flatout_policy::queue::Priority;
+
+/// A put: the object to make, and where its bytes come from.
+pub struct Put {
+    /// The object.
+    pub location: Location,
+    /// Where its bytes come from.
+    pub source: Source,
+    pub(crate) options: ObjectOptions,
+    pub(crate) condition: Condition,
+    pub(crate) record_parts: bool,
+    pub(crate) priority: Priority,
+    pub(crate) on_end: Option<OnEnd>,
+}
+
+impl Put {
+    /// An object of the bytes of `source`.
+    pub fn new(location: Location, source: Source) -> Put {
+        Put {
+            location,
+            source,
+            options: ObjectOptions::default(),
+            condition: Condition::None,
+            record_parts: false,
+            priority: Priority::default(),
+            on_end: None,
+        }
+    }
+
+    /// Stores the object with these: its content type, metadata, storage class and so on.
+    #[must_use]
+    pub fn with_options(mut self, options: ObjectOptions) -> Put {
+        self.options = options;
+        self
+    }
+
+    /// Makes the object on that condition only, which the origin judges when the object is to appear. The upload
+    /// fails with [`crate::ErrorKind::Changed`] where it does not hold.
+    #[must_use]
+    pub fn on_condition(mut self, condition: Condition) -> Put {
+        self.condition = condition;
+        self
+    }
+
+    /// Keeps a [`crate::PartRecord`] of every part for the report.
+    #[must_use]
+    pub fn with_part_records(mut self) -> Put {
+        self.record_parts = true;
+        self
+    }
+
+    /// Says whether somebody waits for it; somebody does unless this says otherwise.
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Put {
+        self.priority = priority;
+        self
+    }
+
+    /// Calls `on_end` once when the end is settled. [`crate::Get::on_end`] says what it may do.
+    #[must_use]
+    pub fn on_end(mut self, on_end: impl FnOnce() + Send + 'static) -> Put {
+        self.on_end = Some(Box::new(on_end));
+        self
+    }
+}

@@ -1,0 +1,596 @@
+//! The loops that carry an upload: the lead, which begins and completes it, and the workers, which send part
+//! after part.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flatout_wire::checksum::Algorithm;
+use flatout_wire::documents::{self, DonePart};
+use flatout_wire::head::{Coverage, Head};
+use flatout_wire::object_options::Condition;
+use flatout_wire::upload_answers;
+
+use crate::api::account::{Dialect, Operation};
+use crate::api::refusal::Failure;
+use crate::api::template::{Asked, RequestTemplate};
+use crate::api::write::{Content, WriteStep};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, setting, text};
+use crate::base::operation::Class;
+use crate::base::report::{PartRecord, Verified};
+use crate::base::version::Version;
+use crate::gate::slots::{Seat, Slot, WorkSource};
+use crate::shard::Shard;
+use crate::shard::call::{Call, call_whole};
+use crate::shard::shards::Task;
+use crate::source::body::OutgoingBody;
+use crate::source::stream::{FilledRoom, Next, UploadRing};
+use crate::source::{OpenSource, checksum};
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::part::InFlight;
+use crate::transfer::upload::{AcceptedPart, Parts, PartsUpload, Stored, Upload};
+use crate::transfer::workers::run_until_stopped;
+use crate::transfer::{Running, Working};
+use flatout_policy::queue::Priority;
+use flatout_policy::retry::Attempts;
+use flatout_policy::upload::{PARTS_MOST, part_bytes, stream_part_bytes};
+
+/// How long the parts of a failed upload may take to be deleted: a caller waits.
+const ABORT_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether the other workers have gone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full.
+const ROOMS_AHEAD: u32 = 2;
+
+impl WorkSource for Upload {
+    fn wants(&self) -> (u64, Priority) {
+        self.wants_workers()
+    }
+
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    fn start(self: Arc<Self>, seat: Seat, slot: Slot) {
+        let Some(hold) = TransferGuard::join(&self) else { return };
+        let (shard, worker) = (seat.shard(), hold.clone());
+        let work = Task::new(move |shard| run_worker(shard, worker, seat, slot));
+        if let Err(error) = self.transfer.shards.send(shard, work) {
+            hold.fail(error);
+        }
+    }
+}
+
+/// An upload as a gate knows it.
+pub(crate) fn work_source(upload: &Arc<Upload>) -> Weak<dyn WorkSource> {
+    let source: Weak<Upload> = Arc::downgrade(upload);
+    source
+}
+
+/// Leads an upload from its first request to its last.
+pub(crate) async fn run_upload(shard: Rc<Shard>, hold: TransferGuard<Upload>, seat: Seat) {
+    hold.transfer.join_shard(shard.number);
+    hold.transfer.gate.keep_time();
+    run_until_stopped(&*hold, lead(&shard, &hold)).await;
+    if !hold.is_stored() {
+        abort(&shard, &hold).await;
+    }
+    drop(seat);
+}
+
+/// Sends parts until none is left, or another's turn has come.
+async fn run_worker(shard: Rc<Shard>, hold: TransferGuard<Upload>, _seat: Seat, slot: Slot) {
+    hold.transfer.join_shard(shard.number);
+    run_until_stopped(&*hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
+}
+
+async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Error> {
+    let upload: &Upload = hold;
+    if let OpenSource::Stream(ring) = &upload.source {
+        return lead_stream(shard, hold, ring).await;
+    }
+    let bytes = upload.source.bytes().unwrap_or(0);
+    match part_bytes(bytes, shard.shared.settings.part_bytes) {
+        None => lead_single(shard, upload, bytes).await,
+        Some(part_bytes) => lead_parts(shard, hold, part_bytes, bytes).await,
+    }
+}
+
+/// Sends a short object by one request. A file is read whole before: what is sent is one state of it.
+async fn lead_single(shard: &Rc<Shard>, upload: &Upload, bytes: u64) -> Result<(), Error> {
+    let range = 0..bytes;
+    let OpenSource::File(_) = &upload.source else {
+        return put(shard, upload, &upload.source.body(&range)).await;
+    };
+    let mut memory = shard.shared.pool.lease(bytes.try_into().expect("a short object fits into memory"))?;
+    let mut at = 0;
+    while at < bytes {
+        let room = &mut memory.as_mut_slice()[at as usize..bytes as usize];
+        at += upload.source.body(&range).piece(at, room)?.len() as u64;
+    }
+    upload.source.check_unchanged()?;
+    put(shard, upload, &OutgoingBody::Bytes(&memory.as_mut_slice()[..bytes as usize])).await
+}
+
+async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<'_>) -> Result<(), Error> {
+    let _in_flight = InFlight::start(&upload.transfer.counters);
+    let mut attempts = Attempts::default();
+    let mut was_lost = false;
+    let (mut form, mut sum) = (None, None);
+    let mut slot = Some(upload.transfer.slots.acquire().await);
+    loop {
+        let algorithm = upload.algorithm();
+        if form != Some(algorithm) {
+            sum = hashed(shard, body, algorithm)?;
+            form = Some(algorithm);
+        }
+        let content = Content { bytes: body.bytes(), checksum: sum };
+        let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
+        let failure = match send(shard, upload, step, Some(body)).await {
+            Ok((head, _)) => {
+                let verified = verified(&head, sum, "object")?;
+                upload.on_stored(Stored {
+                    version: Version::of(&head, Some(content.bytes)),
+                    bytes: content.bytes,
+                    verified,
+                });
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        if upload.steps_down(&failure, algorithm) {
+            continue;
+        }
+        // An answer that was lost may have been the one that told of the object.
+        if was_lost && failure.status == Some(412) && is_there(shard, upload, content, None).await {
+            return Ok(());
+        }
+        was_lost |= failure.status.is_none();
+        slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?;
+    }
+}
+
+/// Sends a long object in parts of `part_bytes`.
+async fn lead_parts(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    part_bytes: u64,
+    bytes: u64,
+) -> Result<(), Error> {
+    let parts = begin(shard, hold, Some((part_bytes, bytes))).await?;
+    hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
+    work(shard, hold, hold.transfer.working(), None).await?;
+    wait_for_parts(parts, parts.count()).await;
+    complete(shard, hold, parts).await
+}
+
+/// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by
+/// one request.
+async fn lead_stream(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    ring: &UploadRing,
+) -> Result<(), Error> {
+    let holder = shard.shared.pool.holder();
+    let part_most = shard.shared.memory_plan.parts() / 4;
+    let asked = shard.shared.settings.part_bytes;
+    let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
+    let mut parts: Option<&PartsUpload> = None;
+    loop {
+        let accepted = parts.map_or(0, PartsUpload::accepted_count);
+        let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
+        let may_give = given - accepted < most && given < PARTS_MOST;
+        let room_bytes = stream_part_bytes(given + 1, asked, part_most);
+        let next = tokio::select! {
+            biased;
+            next = ring.next() => next,
+            room = holder.lease(room_bytes as usize), if may_give => {
+                ring.give(room?);
+                given += 1;
+                continue;
+            }
+            () = accepted_one(parts), if !may_give => continue,
+        };
+        let mut room = match next {
+            Next::Room(room) => room,
+            Next::Abandoned => {
+                return Err(Error::new(ErrorKind::Cancelled, "the stream ended before it was finished"));
+            }
+            Next::End => break,
+        };
+        taken += 1;
+        if taken == 1 && ring.is_finished() {
+            return put(shard, hold, &OutgoingBody::Bytes(room.content())).await;
+        }
+        if taken == 1 && first.is_none() && parts.is_none() {
+            // Whether it is the only one shows with the next.
+            first = Some(room);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            parts = Some(begin(shard, hold, None).await?);
+            start_part(hold, 1, first).await;
+        }
+        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= PARTS_MOST);
+        start_part(hold, number.ok_or_else(too_many_parts)?, room).await;
+    }
+    match (first, parts) {
+        (Some(mut only), _) => put(shard, hold, &OutgoingBody::Bytes(only.content())).await,
+        (None, None) => put(shard, hold, &OutgoingBody::Bytes(&[])).await,
+        (None, Some(parts)) => {
+            wait_for_parts(parts, taken).await;
+            complete(shard, hold, parts).await
+        }
+    }
+}
+
+fn too_many_parts() -> Error {
+    let cause =
+        format!("the stream has more than {PARTS_MOST} parts, which is as many as an object may have");
+    Error::new(ErrorKind::Usage, cause).with_hint([
+        text("use a larger "),
+        setting("part-size"),
+        text(", or a larger "),
+        setting("memory"),
+    ])
+}
+
+/// Waits until the origin has accepted one more part.
+async fn accepted_one(parts: Option<&PartsUpload>) {
+    match parts {
+        Some(parts) => parts.accepted.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Has a part of a stream sent by a worker of its own, once there is a slot.
+async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledRoom) {
+    let slot = hold.transfer.slots.acquire().await;
+    let (worker, seat) = (hold.clone(), hold.transfer.gate.seat());
+    let on = seat.shard();
+    let work = Task::new(move |shard| async move {
+        let _seat = seat;
+        worker.transfer.join_shard(shard.number);
+        let sent = async {
+            let body = OutgoingBody::Bytes(room.content());
+            send_part(&shard, &worker, number, &body, slot).await.map(drop)
+        };
+        run_until_stopped(&*worker, sent).await;
+    });
+    if let Err(error) = hold.transfer.shards.send(on, work) {
+        hold.fail(error);
+    }
+}
+
+/// Begins an upload in parts. Once the origin was asked for it, it is not forgotten: where the upload is stopped
+/// meanwhile, it is aborted.
+async fn begin<'a>(
+    shard: &Rc<Shard>,
+    hold: &'a TransferGuard<Upload>,
+    sizes: Option<(u64, u64)>,
+) -> Result<&'a PartsUpload, Error> {
+    let (owner, on) = (hold.clone(), shard.clone());
+    let begun = tokio::task::spawn_local(async move {
+        let created = create(&on, &owner).await;
+        let (upload_id, algorithm) = created?;
+        let fresh = owner.parts.set(PartsUpload::new(upload_id, algorithm, sizes)).is_ok();
+        assert!(fresh, "an upload begins once");
+        if owner.transfer.is_stopped() {
+            abort(&on, &owner).await;
+        }
+        Ok(())
+    });
+    begun
+        .await
+        .map_err(|_| Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"))??;
+    Ok(hold.parts.get().expect("it has begun"))
+}
+
+async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<Algorithm>), Error> {
+    loop {
+        let algorithm = upload.algorithm();
+        let told = algorithm.filter(|_| upload.dialect() == Dialect::S3);
+        let step = WriteStep::CreateUpload { stored_as: upload.stored_as.clone(), algorithm: told };
+        match call_whole(shard, upload.operation(step)).await {
+            Ok((_, body)) => {
+                let upload_id = upload_answers::parse_created(&body);
+                return Ok((upload_id.map_err(|nonsense| nonsensical("upload id", &nonsense))?, algorithm));
+            }
+            Err(failure) if upload.steps_down(&failure, algorithm) => {}
+            Err(failure) => return Err(upload.explained(failure)),
+        }
+    }
+}
+
+/// Sends part after part, as long as the slot stays with this worker or no other is left to go on.
+async fn work(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    mut working: Working<'_>,
+    mut slot: Option<Slot>,
+) -> Result<(), Error> {
+    let Some(parts) = upload.parts.get() else { return Ok(()) };
+    while parts.left() > 0 {
+        let with = match slot.take() {
+            Some(slot) => slot,
+            None => upload.transfer.slots.acquire().await,
+        };
+        let Some((number, range)) = parts.take() else { break };
+        let slot_of_part = send_part(shard, upload, number, &upload.source.body(&range), with).await?;
+        let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
+        slot = slot_of_part.and_then(|slot| upload.transfer.slots.keep(slot, left, shard.number as usize));
+        if slot.is_none() && working.may_end() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sends a part until the origin has accepted it; its slot.
+async fn send_part(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    number: u32,
+    body: &OutgoingBody<'_>,
+    slot: Slot,
+) -> Result<Option<Slot>, Error> {
+    let _in_flight = InFlight::start(&upload.transfer.counters);
+    let parts = upload.parts.get().expect("parts are sent once the upload has begun");
+    let sum = hashed(shard, body, parts.algorithm)?;
+    let content = Content { bytes: body.bytes(), checksum: sum };
+    let start_s = upload.transfer.clock_s();
+    let (mut slot, mut attempts) = (Some(slot), Attempts::default());
+    let head = loop {
+        let upload_id = parts.upload_id.clone();
+        let step = WriteStep::Part { upload_id, number, content: upload.told(content) };
+        match send(shard, upload, step, Some(body)).await {
+            Ok((head, _)) => break head,
+            Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
+        }
+    };
+    verified(&head, sum, "part")?;
+    let etag = head.etag.clone().ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
+    })?;
+    parts.on_accepted(AcceptedPart { number, etag, checksum: sum, bytes: content.bytes });
+    let end_s = upload.transfer.clock_s();
+    upload.record(|| PartRecord {
+        index: u64::from(number) - 1,
+        address: ([0, 0, 0, 0], 0).into(),
+        connection: 0,
+        start_s,
+        first_byte_s: end_s,
+        end_s,
+        bytes: content.bytes,
+        attempts: attempts.failed() + 1,
+    });
+    Ok(slot)
+}
+
+/// Waits until the origin has accepted `count` parts.
+async fn wait_for_parts(parts: &PartsUpload, count: u64) {
+    loop {
+        let mut accepted = std::pin::pin!(parts.accepted.notified());
+        accepted.as_mut().enable();
+        if parts.accepted_count() >= count {
+            return;
+        }
+        accepted.await;
+    }
+}
+
+/// Makes the object of its parts. An answer that is lost is asked for again; where the origin has forgotten the
+/// upload by then, the object tells whether it is ours.
+async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
+    upload.source.check_unchanged()?;
+    let Parts { parts, bytes, checksum } = begun.conclude();
+    let content = Content { bytes, checksum };
+    let named = |part: &AcceptedPart| DonePart {
+        number: part.number,
+        etag: part.etag.clone(),
+        checksum: part.checksum.filter(|_| upload.dialect() == Dialect::S3),
+    };
+    let step = WriteStep::Complete {
+        upload_id: begun.upload_id.clone(),
+        stored_as: upload.stored_as.clone(),
+        whole: upload.told(content),
+        parts: parts.iter().map(named).collect(),
+    };
+    let (head, body) = match call_whole(shard, upload.operation(step)).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let is_lost = matches!(failure.status, None | Some(404 | 412));
+            if is_lost && is_there(shard, upload, content, Some(&parts)).await {
+                return Ok(());
+            }
+            return Err(upload.explained(failure));
+        }
+    };
+    let completed = upload_answers::parse_completed(&body)
+        .map_err(|nonsense| nonsensical("completed upload", &nonsense))?;
+    let mut head = head;
+    head.etag = Some(completed.etag);
+    head.checksums.extend(completed.checksums);
+    let verified = verified(&head, checksum, "object")?;
+    upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
+    Ok(())
+}
+
+/// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
+/// from those of its parts. If so, the upload is done.
+async fn is_there(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    content: Content,
+    parts: Option<&[AcceptedPart]>,
+) -> bool {
+    let Ok((head, _)) = call_whole(shard, Operation::Head(upload.target.clone())).await else { return false };
+    if head.content_length != Some(content.bytes) {
+        return false;
+    }
+    let by_checksum = verified(&head, content.checksum, "object").ok();
+    let expected = parts.and_then(|parts| documents::etag_of_parts(parts.iter().map(|part| &*part.etag)));
+    let by_etag = expected.is_some() && head.etag.as_deref() == expected.as_deref();
+    let verified = match by_checksum {
+        Some(verified @ Verified::Whole(_)) => verified,
+        Some(verified) if by_etag => verified,
+        _ => return false,
+    };
+    upload.on_stored(Stored {
+        version: Version::of(&head, Some(content.bytes)),
+        bytes: content.bytes,
+        verified,
+    });
+    true
+}
+
+/// Deletes the parts of an upload that has failed, once no worker sends one any more.
+async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
+    let Some(parts) = hold.parts.get() else { return };
+    let aborted = tokio::time::timeout(ABORT_WITHIN, async {
+        while hold.transfer.holds.load(Ordering::Acquire) > 1 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        call_whole(shard, hold.operation(WriteStep::Abort { upload_id: parts.upload_id.clone() })).await
+    });
+    match aborted.await {
+        Ok(Ok(_)) => {}
+        // It is gone already.
+        Ok(Err(Failure { status: Some(404), .. })) => {}
+        Ok(Err(_)) | Err(_) => hold.leave_parts(),
+    }
+}
+
+/// One request with what follows it, and its whole answer.
+async fn send(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    step: WriteStep,
+    body: Option<&OutgoingBody<'_>>,
+) -> Result<(Head, Bytes), Failure> {
+    let template = RequestTemplate::new(upload.account.clone(), upload.operation(step));
+    let call = Call {
+        gate: &upload.transfer.gate,
+        class: Class::Write,
+        template: &template,
+        asked: &Asked::Whole,
+        if_match: None,
+        shunned: None,
+        counters: Some(&upload.transfer.counters),
+        body,
+    };
+    call.whole(shard).await
+}
+
+/// Waits before the next attempt without the slot, or gives the error back when there is to be none.
+async fn wait_or_give_up(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    failure: Failure,
+    attempts: &mut Attempts,
+    slot: Option<Slot>,
+) -> Result<Option<Slot>, Error> {
+    drop(slot);
+    let transfer = &upload.transfer;
+    {
+        let _retrying = shard.cell(&transfer.gate).retrying();
+        let waited = shard.wait_or_give_up((&transfer.gate, Class::Write), failure, attempts).await;
+        waited.map_err(|failure| upload.explained(failure))?;
+    }
+    transfer.counters.retries.fetch_add(1, Ordering::Relaxed);
+    Ok(Some(transfer.slots.acquire().await))
+}
+
+/// The checksum of what is to be sent, in that form.
+fn hashed(
+    shard: &Shard,
+    body: &OutgoingBody<'_>,
+    algorithm: Option<Algorithm>,
+) -> Result<Option<(Algorithm, u64)>, Error> {
+    let mut scratch = shard.scratch.borrow_mut();
+    let hash = |algorithm| Ok((algorithm, checksum(body, algorithm, scratch.as_mut_slice())?));
+    algorithm.map(hash).transpose()
+}
+
+/// What the origin says of the checksum of what it has.
+fn verified(head: &Head, sent: Option<(Algorithm, u64)>, what: &str) -> Result<Verified, Error> {
+    let Some((algorithm, sent)) = sent else { return Ok(Verified::None("switched off")) };
+    let stated = head
+        .checksums
+        .iter()
+        .find(|checksum| checksum.algorithm == algorithm && matches!(checksum.kind, Coverage::Full));
+    match stated {
+        None => Ok(Verified::None("not stated by the origin")),
+        Some(stated) if stated.value == sent => Ok(Verified::Whole(algorithm)),
+        Some(stated) => {
+            let (name, stated, sent) =
+                (algorithm.name(), algorithm.encode(stated.value), algorithm.encode(sent));
+            let cause =
+                format!("the origin has another {what} than was sent: {name} is {stated}, not {sent}");
+            Err(Error::new(ErrorKind::Corrupt, cause).with_hint("send it again"))
+        }
+    }
+}
+
+fn nonsensical(what: &str, nonsense: &dyn std::fmt::Display) -> Error {
+    let error = Error::new(ErrorKind::Network, format!("the answer has no {what}: {nonsense}"));
+    error.with_hint("does this endpoint speak the protocol of the URL?")
+}
+
+impl Upload {
+    /// What is hashed now: what S3 is asked to compare, or what OSS states.
+    fn algorithm(&self) -> Option<Algorithm> {
+        if !self.verify {
+            return None;
+        }
+        match self.dialect() {
+            Dialect::Oss => Some(Algorithm::Crc64Xz),
+            Dialect::S3 | Dialect::Plain => self.transfer.gate.upload_checksum(),
+        }
+    }
+
+    /// OSS is told no checksum: it states its own.
+    fn told(&self, content: Content) -> Content {
+        match self.dialect() {
+            Dialect::S3 => content,
+            Dialect::Oss | Dialect::Plain => Content { checksum: None, ..content },
+        }
+    }
+
+    /// Whether the origin refused the form of the checksum, so that another one is tried.
+    fn steps_down(&self, failure: &Failure, algorithm: Option<Algorithm>) -> bool {
+        if self.dialect() != Dialect::S3 {
+            return false;
+        }
+        let words = failure.error.cause().to_ascii_lowercase();
+        let is_about_checksums = words.contains("checksum") || words.contains("crc64");
+        let is_mismatch = words.contains("mismatch") || words.contains("not match");
+        let is_refused = match failure.status {
+            Some(400) => is_about_checksums && !is_mismatch,
+            Some(status) => status == 501,
+            None => false,
+        };
+        is_refused && algorithm.is_some_and(|tried| self.transfer.gate.on_checksum_refused(tried))
+    }
+
+    /// The failure of a request as the caller should read it.
+    fn explained(&self, failure: Failure) -> Error {
+        match (failure.status, &self.stored_as.condition) {
+            (Some(412), Condition::Absent) | (Some(409), Condition::Absent) => {
+                let cause = "an object of that name is there already: it stays as it is";
+                Error::new(ErrorKind::Changed, cause)
+            }
+            (Some(412), Condition::Matches(etag)) => {
+                let cause = format!("the object's ETag is not {etag}: it stays as it is");
+                Error::new(ErrorKind::Changed, cause).with_hint([
+                    Word::Feature(Feature::Stat),
+                    text(" tells the ETag of the version that is there now"),
+                ])
+            }
+            _ => failure.error,
+        }
+    }
+}

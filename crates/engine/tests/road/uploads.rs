@@ -1,0 +1,285 @@
+//! Uploads to the development origin: whatever the source and the dialect, the object is there whole, or the
+//! error says why not and nothing is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use flatout_engine::credentials::Fixed;
+use flatout_engine::{Client, Config, ErrorKind, Put, Report, Source, Verified, upload_stream};
+use flatout_server::{Options, Origin, Store};
+use flatout_wire::checksum::Algorithm;
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+use flatout_wire::range::Span;
+use flatout_wire::sign::Credentials;
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+/// The shortest part that origins take.
+const PART: usize = 5 * MIB;
+
+const KEYS: (&str, &str) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
+
+/// An origin over a folder, with one bucket.
+struct Buckets {
+    origin: Origin,
+    root: TempDir,
+}
+
+impl Buckets {
+    fn new() -> Buckets {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::create_dir(root.path().join("bucket")).expect("a bucket");
+        let auth = Some((KEYS.0.into(), KEYS.1.into()));
+        let options = Options { auth, ..Options::new(Store::Root(root.path().into())) };
+        Buckets { origin: Origin::start(options).expect("an origin"), root }
+    }
+
+    /// Files that the origin keeps of uploads that are neither completed nor aborted.
+    fn parts_left(&self) -> usize {
+        let files = |folder: &Path| -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder).into_iter().flatten();
+            entries.map(|entry| entry.expect("an entry").path()).collect()
+        };
+        let uploads = files(&self.root.path().join(".flatout/uploads"));
+        uploads.iter().flat_map(|origin| files(origin)).filter(|upload| upload.is_dir()).count()
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        let settings = &mut config.settings;
+        settings.endpoint_url = Some(self.origin.url());
+        settings.oss_endpoint = Some(self.origin.url());
+        settings.oss_region = Some("cn-hangzhou".into());
+        settings.part_bytes = Some(PART as u64);
+        settings.retries = 2;
+        settings.outage_timeout_ms = 2_000;
+        let credentials =
+            Credentials { access_key: KEYS.0.into(), secret_key: KEYS.1.into(), session_token: None };
+        config.aws_credentials = Arc::new(Fixed(credentials.clone()));
+        config.oss_credentials = Arc::new(Fixed(credentials));
+        config
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.config()).expect("good settings")
+    }
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn locations() -> [Location; 2] {
+    ["s3://bucket/a folder/key", "oss://bucket/a folder/key"].map(|url| Location::parse(url).expect("a URL"))
+}
+
+fn algorithm(location: &Location) -> Algorithm {
+    match location {
+        Location::Oss { .. } => Algorithm::Crc64Xz,
+        _ => Algorithm::Crc64Nvme,
+    }
+}
+
+fn read(client: &Client, location: &Location, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; bytes];
+    let report = client.get_into(location, Span::All, &mut buffer).expect("it is there");
+    assert_eq!(report.bytes, bytes as u64);
+    buffer
+}
+
+/// `put` makes an object of `expected`, in each dialect.
+#[track_caller]
+fn check(expected: &[u8], put: impl Fn(Location) -> (Put, Option<thread::JoinHandle<()>>)) {
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = buckets.client();
+        let (put, writer) = put(location.clone());
+        let report: Report = client.put(put).expect("it begins").wait().expect("it ends well");
+        writer.into_iter().for_each(|writer| writer.join().expect("it writes all"));
+        assert_eq!(report.bytes, expected.len() as u64);
+        assert_eq!(report.verified, Verified::Whole(algorithm(&location)), "{location}");
+        assert!(report.version.etag.is_some());
+        assert!(read(&client, &location, expected.len()) == expected, "{location}");
+        assert_eq!(client.memory_held() >> 20, 0, "rooms are given back");
+    }
+}
+
+#[test]
+fn memory_of_any_length() {
+    for bytes in [0, 1, 70_000, PART, PART + 1, 3 * PART + 17] {
+        let content = content(bytes);
+        check(&content, |location| (Put::new(location, Source::Memory(Arc::new(content.clone()))), None));
+    }
+}
+
+#[test]
+fn files_of_any_length() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    for bytes in [0, 300_000, 2 * PART, 4 * PART + 1] {
+        let content = content(bytes);
+        fs::write(&path, &content).expect("a file");
+        check(&content, |location| (Put::new(location, Source::File(path.clone())), None));
+    }
+}
+
+#[test]
+fn streams_of_any_length() {
+    for (bytes, piece) in [(0, 1), (1, 1), (PART, 64 << 10), (PART + 1, 1_000_003), (4 * PART + 9, 3 * MIB)] {
+        let content = Arc::new(content(bytes));
+        check(&content, |location| {
+            let (mut uploader, source) = upload_stream();
+            let content = content.clone();
+            let writer = thread::spawn(move || {
+                content.chunks(piece).for_each(|piece| uploader.write(piece).expect("the upload goes on"));
+                uploader.finish();
+            });
+            (Put::new(location, Source::Stream(source)), Some(writer))
+        });
+    }
+}
+
+#[test]
+fn a_synthetic_source_is_what_it_says() {
+    let buckets = Buckets::new();
+    let client = buckets.client();
+    let location = &locations()[0];
+    let bytes = 2 * PART as u64 + 5;
+    let put = Put::new(location.clone(), Source::Synthetic(bytes));
+    assert_eq!(client.put(put).expect("it begins").wait().expect("it ends well").bytes, bytes);
+    let first = read(&client, location, bytes as usize);
+    let again = Put::new(location.clone(), Source::Synthetic(bytes));
+    client.put(again).expect("it begins").wait().expect("it ends well");
+    assert!(first == read(&client, location, bytes as usize) && first.iter().any(|byte| *byte != 0));
+}
+
+#[test]
+fn options_are_kept() {
+    for location in locations() {
+        for bytes in [10, PART + 1] {
+            let buckets = Buckets::new();
+            let client = buckets.client();
+            let options = ObjectOptions {
+                content_type: Some("text/x-flatout".into()),
+                metadata: vec![("colour".into(), "dark blue".into())],
+                ..ObjectOptions::default()
+            };
+            let source = Source::Memory(Arc::new(content(bytes)));
+            let put = Put::new(location.clone(), source).with_options(options);
+            client.put(put).expect("it begins").wait().expect("it ends well");
+            let stat = client.stat(&location).expect("it is there");
+            assert_eq!(stat.content_type.as_deref(), Some("text/x-flatout"), "{location}");
+            assert_eq!(stat.metadata, [("colour".to_owned(), "dark blue".to_owned())], "{location}");
+        }
+    }
+}
+
+#[test]
+fn a_condition_that_does_not_hold_changes_nothing() {
+    for location in locations() {
+        for bytes in [10, PART + 1] {
+            let buckets = Buckets::new();
+            let client = buckets.client();
+            let put = |content: &[u8], condition: Condition| {
+                let put = Put::new(location.clone(), Source::Memory(Arc::new(content.to_vec())));
+                client.put(put.on_condition(condition)).and_then(|transfer| transfer.wait())
+            };
+            let first = put(b"first", Condition::Absent).expect("nothing is there");
+            let refused = put(&content(bytes), Condition::Absent).expect_err("something is there");
+            assert_eq!(refused.kind(), ErrorKind::Changed, "{refused}");
+            assert_eq!(read(&client, &location, 5), b"first");
+            if let Location::S3 { .. } = location {
+                let stale = put(&content(bytes), Condition::Matches("\"0\"".into()));
+                assert_eq!(stale.expect_err("another ETag").kind(), ErrorKind::Changed);
+                let etag = first.version.etag.clone().expect("an ETag");
+                put(&content(bytes), Condition::Matches(etag)).expect("that very ETag");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_and_leaves_nothing() {
+    let buckets = Buckets::new();
+    let client = buckets.client();
+    let folder = tempfile::tempdir().expect("a folder");
+    let [location, _] = locations();
+    let start = |source| client.put(Put::new(location.clone(), source)).map(drop).expect_err("no source");
+    let absent = start(Source::File(folder.path().join("absent")));
+    assert_eq!((absent.kind(), absent.doing()), (ErrorKind::LocalIo, "read"), "{absent}");
+    let is_folder = start(Source::File(folder.path().into()));
+    assert_eq!(is_folder.kind(), ErrorKind::Usage, "{is_folder}");
+    let nowhere = Location::parse("s3://nowhere/key").expect("a URL");
+    for bytes in [10, PART + 1] {
+        let put = Put::new(nowhere.clone(), Source::Memory(Arc::new(content(bytes))));
+        let error = client.put(put).expect("it begins").wait().expect_err("no such bucket");
+        assert_eq!((error.kind(), error.doing()), (ErrorKind::NotFound, "upload"), "{error}");
+    }
+    let plain = Location::parse("http://127.0.0.1:1/key").expect("a URL");
+    let refused = client.put(Put::new(plain, Source::Synthetic(1))).map(drop).expect_err("no bucket");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+}
+
+#[test]
+fn a_stream_that_is_not_finished_publishes_nothing_and_leaves_no_parts() {
+    for location in locations() {
+        for bytes in [10, 3 * PART] {
+            let buckets = Buckets::new();
+            let client = buckets.client();
+            let (mut uploader, source) = upload_stream();
+            let transfer = client.put(Put::new(location.clone(), Source::Stream(source))).expect("it begins");
+            uploader.write(&content(bytes)).expect("the upload goes on");
+            drop(uploader);
+            let error = transfer.wait().expect_err("it was not finished");
+            assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+            assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);
+            assert_eq!(buckets.parts_left(), 0, "{location}");
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_upload_leaves_no_parts() {
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = buckets.client();
+        let transfer =
+            client.put(Put::new(location.clone(), Source::Synthetic(400 * PART as u64))).expect("it begins");
+        while transfer.progress().landed_bytes < 2 * PART as u64 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        transfer.cancel_switch().cancel();
+        assert_eq!(transfer.wait().expect_err("it was cancelled").kind(), ErrorKind::Cancelled);
+        assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);
+        assert_eq!(buckets.parts_left(), 0, "{location}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_publishes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    for location in locations() {
+        let buckets = Buckets::new();
+        let mut config = buckets.config();
+        // Slow enough to be in time.
+        config.settings.bandwidth_bytes = Some(40 * MIB as u64);
+        let client = Client::new(config).expect("good settings");
+        fs::write(&path, content(4 * PART)).expect("a file");
+        let transfer = client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+        thread::sleep(Duration::from_millis(50));
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, b"more"))
+            .expect("it grows");
+        let error = transfer.wait().expect_err("it changed");
+        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);
+        assert_eq!(buckets.parts_left(), 0, "{location}");
+    }
+}
