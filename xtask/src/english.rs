@@ -19,7 +19,7 @@ const STILL_THERE: &[(&str, usize, usize)] = &[
     ("engine", 11, 0),
     ("mount", 2, 0),
     ("mounting", 1, 0),
-    ("policy", 5, 0),
+    ("policy", 4, 0),
     ("python", 6, 0),
     ("tree", 4, 0),
     ("wire", 2, 0),

@@ -46,9 +46,12 @@ pub struct Line {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Copy objects: one to a file, into a folder or to standard output; a folder or a pattern of them into a
-    /// folder
+    /// folder; a file or standard input to an object
     #[command(after_help = help::CP)]
-    Cp(Cp),
+    Cp(Box<Cp>),
+    /// Write standard input to an object
+    #[command(after_help = help::PIPE)]
+    Pipe(Box<Pipe>),
     /// Write objects to standard output, one after the other
     #[command(after_help = help::CAT)]
     Cat(Cat),
@@ -103,12 +106,14 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
-    /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]
-    #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
+    /// To download: s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
+    /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]. To upload: a file, a pipe, or -
+    /// for standard input
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     pub source: String,
-    /// A file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or - for standard
-    /// output
+    /// To download: a file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or -
+    /// for standard output. To upload: s3://BUCKET/KEY or oss://BUCKET/KEY; a prefix that ends in '/', or a
+    /// bucket, gets the file's name
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub target: String,
     /// Only these bytes, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones:
@@ -119,7 +124,7 @@ pub struct Cp {
     /// that match
     #[arg(long, short, conflicts_with = "range")]
     pub recursive: bool,
-    /// Skip objects whose file exists, whatever is in it
+    /// Skip objects whose file exists, whatever is in it; of an upload, leave an object that exists as it is
     #[arg(long, short)]
     pub no_clobber: bool,
     /// Only say what would be copied, and copy nothing
@@ -131,6 +136,92 @@ pub struct Cp {
     pub verbose: bool,
     #[command(flatten)]
     pub filters: Filters,
+    #[command(flatten)]
+    pub stored_as: StoredAs,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+/// What an uploaded object is stored with.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Uploads")]
+pub struct StoredAs {
+    /// The object's Content-Type; by its extension otherwise
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// The object's Cache-Control, as in max-age=3600
+    #[arg(long, value_name = "DIRECTIVES")]
+    pub cache_control: Option<String>,
+    /// The object's Content-Disposition
+    #[arg(long, value_name = "VALUE")]
+    pub content_disposition: Option<String>,
+    /// The object's Content-Encoding: say it where the bytes are compressed already
+    #[arg(long, value_name = "CODING")]
+    pub content_encoding: Option<String>,
+    /// Metadata of the object (x-amz-meta-NAME, x-oss-meta-NAME); may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub metadata: Vec<String>,
+    /// A tag of the object; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub tagging: Vec<String>,
+    /// The storage class, as in STANDARD_IA
+    #[arg(long, value_name = "CLASS")]
+    pub storage_class: Option<String>,
+    /// A canned access list, as in bucket-owner-full-control
+    #[arg(long, value_name = "ACL")]
+    pub acl: Option<String>,
+    /// Encryption by the origin: AES256, aws:kms (KMS)
+    #[arg(long, value_name = "ALGORITHM")]
+    pub sse: Option<String>,
+    /// The key for an encryption by aws:kms
+    #[arg(long, value_name = "ID")]
+    pub sse_kms_key_id: Option<String>,
+    /// Only replace the object that has this ETag
+    #[arg(long, value_name = "ETAG")]
+    pub if_match: Option<String>,
+}
+
+impl StoredAs {
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        let StoredAs {
+            content_type,
+            cache_control,
+            content_disposition,
+            content_encoding,
+            metadata,
+            tagging,
+            storage_class,
+            acl,
+            sse,
+            sse_kms_key_id,
+            if_match,
+        } = self;
+        let options = [
+            content_type,
+            cache_control,
+            content_disposition,
+            content_encoding,
+            storage_class,
+            acl,
+            sse,
+            sse_kms_key_id,
+            if_match,
+        ];
+        options.iter().all(|option| option.is_none()) && metadata.is_empty() && tagging.is_empty()
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Pipe {
+    /// s3://BUCKET/KEY or oss://BUCKET/KEY
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub target: String,
+    /// Leave an object that exists as it is
+    #[arg(long, short)]
+    pub no_clobber: bool,
+    #[command(flatten)]
+    pub stored_as: StoredAs,
     #[command(flatten)]
     pub knobs: Knobs,
 }

@@ -29,7 +29,7 @@ pub struct Download<'a> {
 }
 
 /// What became of it, and what it took whether it failed or not.
-pub struct DownloadOutcome {
+pub struct TransferOutcome {
     pub result: Result<Report, Failure>,
     /// Bytes received, those received twice included.
     pub fetched_bytes: u64,
@@ -39,10 +39,28 @@ pub struct DownloadOutcome {
     pub seconds: f64,
 }
 
-impl DownloadOutcome {
+impl TransferOutcome {
+    /// Of a transfer that has begun, or has not: it is waited for by `deliver`.
+    pub fn after(
+        started: Result<(Transfer, CancelOnSignal), Error>,
+        begun: Instant,
+        deliver: impl FnOnce(Transfer) -> Result<Report, Failure>,
+    ) -> TransferOutcome {
+        let (progress, result) = match started {
+            Ok((transfer, _armed)) => {
+                let watch = transfer.watch();
+                let result = deliver(transfer);
+                (watch.progress(), result)
+            }
+            Err(error) => (Progress::default(), Err(error.into())),
+        };
+        let Progress { fetched_bytes, retries, kept_bytes, .. } = progress;
+        TransferOutcome { result, fetched_bytes, retries, kept_bytes, seconds: begun.elapsed().as_secs_f64() }
+    }
+
     /// Of what ended before anything was asked for.
-    fn of(result: Result<Report, Failure>) -> DownloadOutcome {
-        DownloadOutcome { result, fetched_bytes: 0, retries: 0, kept_bytes: 0, seconds: 0.0 }
+    pub fn of(result: Result<Report, Failure>) -> TransferOutcome {
+        TransferOutcome { result, fetched_bytes: 0, retries: 0, kept_bytes: 0, seconds: 0.0 }
     }
 
     fn is_of_what_changed(&self) -> bool {
@@ -71,7 +89,7 @@ impl Download<'_> {
     /// Into a file, which the engine shows under its name only when it is whole and verified. With
     /// `keep_existing` it is not shown where another one has appeared there meanwhile. An object that is
     /// replaced during the read is read a second time, as one of many is: the file is not visible yet.
-    pub fn to_file(&self, path: &Path, keep_existing: bool) -> DownloadOutcome {
+    pub fn to_file(&self, path: &Path, keep_existing: bool) -> TransferOutcome {
         let mut outcome = self.once_to_file(path, keep_existing);
         if outcome.is_of_what_changed() && !self.console.interrupt.raised() {
             let first = outcome;
@@ -84,7 +102,7 @@ impl Download<'_> {
         outcome
     }
 
-    fn once_to_file(&self, path: &Path, keep_existing: bool) -> DownloadOutcome {
+    fn once_to_file(&self, path: &Path, keep_existing: bool) -> TransferOutcome {
         let get = self.get(Landing::File(path.to_path_buf()));
         self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
             Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
@@ -93,16 +111,16 @@ impl Download<'_> {
     }
 
     /// To standard output, in order.
-    pub fn to_stdout(&self) -> DownloadOutcome {
+    pub fn to_stdout(&self) -> TransferOutcome {
         match stdout::raw() {
             Ok(out) => self.pour(out, Carries::Bytes, Failure::stdout),
-            Err(error) => DownloadOutcome::of(Err(Failure::stdout(&error))),
+            Err(error) => TransferOutcome::of(Err(Failure::stdout(&error))),
         }
     }
 
     /// Into a pipe with a name or a device, in order. It is opened first, as a shell opens it for `>`: a pipe
     /// waits for its reader here.
-    pub fn to_stream(&self, path: &Path) -> DownloadOutcome {
+    pub fn to_stream(&self, path: &Path) -> TransferOutcome {
         let refused = |error: &io::Error| match error.kind() {
             // As on standard output: the reader has enough.
             io::ErrorKind::BrokenPipe => Failure::reader_gone(),
@@ -113,7 +131,7 @@ impl Download<'_> {
                 sys::widen_pipe(out.as_fd(), stdout::PIPE_BYTES);
                 self.pour(out, Carries::Lines, refused)
             }
-            Err(error) => DownloadOutcome::of(Err(refused(&error))),
+            Err(error) => TransferOutcome::of(Err(refused(&error))),
         }
     }
 
@@ -122,7 +140,7 @@ impl Download<'_> {
         mut out: File,
         carries: Carries,
         refused: impl Fn(&io::Error) -> Failure,
-    ) -> DownloadOutcome {
+    ) -> TransferOutcome {
         let (writer, mut reader) = stream();
         self.run(self.get(Landing::Stream(writer)), |transfer| {
             let _bar = Bar::new(self.console, carries, self.location.name()).follow_aside(transfer.watch());
@@ -139,18 +157,9 @@ impl Download<'_> {
         })
     }
 
-    fn run(&self, get: Get, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> DownloadOutcome {
+    fn run(&self, get: Get, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> TransferOutcome {
         let begun = Instant::now();
-        let (progress, result) = match start(self.client, get, self.console) {
-            Ok((transfer, _armed)) => {
-                let watch = transfer.watch();
-                let result = deliver(transfer);
-                (watch.progress(), result)
-            }
-            Err(error) => (Progress::default(), Err(error.into())),
-        };
-        let Progress { fetched_bytes, retries, kept_bytes, .. } = progress;
-        DownloadOutcome { result, fetched_bytes, retries, kept_bytes, seconds: begun.elapsed().as_secs_f64() }
+        TransferOutcome::after(start(self.client, get, self.console), begun, deliver)
     }
 
     fn get(&self, landing: Landing) -> Get {
@@ -162,10 +171,18 @@ impl Download<'_> {
     }
 }
 
-/// Starts a transfer that a signal cancels while the guard lives.
+/// Starts a get that a signal cancels while the guard lives.
 pub fn start(client: &Client, get: Get, console: &Console) -> Result<(Transfer, CancelOnSignal), Error> {
+    stoppable(console, || client.get(get))
+}
+
+/// Starts a transfer that a signal cancels while the guard lives.
+pub fn stoppable(
+    console: &Console,
+    start: impl FnOnce() -> Result<Transfer, Error>,
+) -> Result<(Transfer, CancelOnSignal), Error> {
     let armed = console.interrupt.arm();
-    let transfer = client.get(get)?;
+    let transfer = start()?;
     let switch = transfer.cancel_switch();
     armed.on_signal(move || switch.cancel());
     Ok((transfer, armed))

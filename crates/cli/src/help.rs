@@ -31,6 +31,13 @@ Examples:
   flatout cp -r s3://models/llama/ llama/
   flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
   flatout cp 's3://logs/2026-11-2?/*.zst' logs/
+  flatout cp model.safetensors s3://models/llama/
+  flatout cp report.html oss://site/index.html --cache-control max-age=300 --metadata author=ann
+  pg_dump db | zstd | flatout cp - s3://backups/db.zst
+
+An uploaded object appears whole, or not at all: large ones are sent in parts (--part-size), and the origin \
+compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end; \
+parts that were sent by then are deleted.
 
 The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
 and whenever something fails, what stood there before stays.
@@ -40,6 +47,14 @@ the end of either changes nothing. Of a pattern, names are relative to the last 
 ? stay within a folder, ** does not. An object whose key is the pattern itself, wildcards and all, comes first. Of \
 --include and --exclude, in the order typed, the first that matches decides. Objects that no file can stand for (a/../b, \
 a//b, a and a/b at once) are left out with a warning and exit code 2: docs/names.md.";
+
+pub const PIPE: &str = "\
+Examples:
+  pg_dump db | zstd | flatout pipe s3://backups/db.zst
+  tar -c data | flatout pipe oss://backups/data.tar --storage-class IA
+
+The same as `flatout cp - URL`. The object appears when standard input ends: use `set -o pipefail`, and see that the \
+writer has ended well. Parts grow, so that 10,000 suffice for 8 TiB as long as --memory allows.";
 
 pub const CAT: &str = "\
 Examples:

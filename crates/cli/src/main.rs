@@ -23,6 +23,7 @@ mod signal;
 mod stdout;
 mod sys;
 mod temporary_files;
+mod upload;
 mod weather;
 
 use std::process::ExitCode;
@@ -83,6 +84,7 @@ fn run(line: Line) -> Exit {
 fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
     match command {
         Command::Cp(args) => commands::cp::run(args, console),
+        Command::Pipe(args) => commands::cp_upload::pipe(args, console),
         Command::Cat(args) => commands::cat::run(args, console),
         Command::Ls(args) => commands::ls::run(args, console),
         Command::Stat(args) => commands::stat::run(args, console),

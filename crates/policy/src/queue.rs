@@ -1,15 +1,13 @@
 //! Who starts a part next where more would start one than may: what somebody waits for before what is fetched
 //! ahead. Pure: no lock, no clock, no socket.
 //!
-//! ```text
-//!   awaited:   transfer 7 ─ ticket, ticket  transfer 9 ─ 12 parts    the next slot is for 7, the one after it for 9,
-//!   ahead:     transfer 2 ─ 300 parts       transfer 3 ─ ticket, …   then 7 again, then 2 and 3 in turn
-//! ```
-//! A transfer waits by tickets (a first answer, an attempt again), or has parts that any worker may carry.
-//! Within a class the transfers go round in the order in which they began to wait, one part each, so that a
-//! huge one does not hold up a small one; the tickets of a transfer go before its parts, in the order of
-//! asking. Slots that nobody waits for are given to whoever asks. A part that runs is not stopped: what is
-//! awaited starts with the next slot, after one part's time at most.
+//! ```text awaited:   transfer 7 ─ ticket, ticket  transfer 9 ─ 12 parts    the next slot is for 7, the one
+//! after it for 9, ahead:     transfer 2 ─ 300 parts       transfer 3 ─ ticket, …   then 7 again, then 2 and
+//! 3 in turn ``` A transfer waits by tickets (a first answer, an attempt again), or has parts that any worker
+//! may carry. Within a class the transfers go round in the order in which they began to wait, one part each,
+//! so that a huge one does not hold up a small one; the tickets of a transfer go before its parts, in the
+//! order of asking. Slots that nobody waits for are given to whoever asks. A part that runs is not stopped:
+//! what is awaited starts with the next slot, after one part's time at most.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! How an upload is cut into parts. All origins take at most 10,000 parts, each but the last of at least 5 MiB
-//! (S3, "Amazon S3 multipart upload limits"; OSS takes 100 KiB, which is not worth a request).
+//! How an upload is cut into parts. All origins take at most 10,000 parts, each but the last of at least 5
+//! MiB (S3, "Amazon S3 multipart upload limits"; OSS takes 100 KiB, which is not worth a request).
 
 /// Parts are numbered from 1 to this.
 pub const PARTS_MOST: u64 = 10_000;
@@ -15,16 +15,17 @@ pub const OBJECT_MOST: u64 = PARTS_MOST * PART_MOST;
 const MIB: u64 = 1 << 20;
 /// A shorter object is sent by one request: for less, another connection hardly gets going.
 const SINGLE_UP_TO: u64 = 16 * MIB;
-/// Parts of an object of up to [`LARGE`] bytes, and of a longer one. Ranges of one stored part share its disk at
-/// S3, about 10 Gbit/s (reference/cli.md §1.4), so more parts read better later; fewer cost fewer requests.
+/// Parts of an object of up to [`LARGE`] bytes, and of a longer one. Ranges of one stored part share its disk
+/// at S3, about 10 Gbit/s (reference/cli.md §1.4), so more parts read better later; fewer cost fewer
+/// requests.
 const PART: u64 = 8 * MIB;
 const LARGE_PART: u64 = 16 * MIB;
 const LARGE: u64 = 256 * MIB;
 /// Parts of a stream grow by half of their number: with 8 MiB first, 10,000 parts are 8 TiB.
 const STREAM_STEP: u64 = 1_000;
 
-/// How long each part but the last is, of an object of `bytes`; `None` where it is sent by one request. `asked`
-/// is the user's own length.
+/// How long each part but the last is, of an object of `bytes`; `None` where it is sent by one request.
+/// `asked` is the user's own length.
 pub fn part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
     let usual = if bytes >= LARGE { LARGE_PART } else { PART };
     let part = asked.unwrap_or(usual).clamp(PART_LEAST, PART_MOST);

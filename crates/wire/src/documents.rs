@@ -45,8 +45,8 @@ pub fn complete_body(parts: &[DonePart]) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// The ETag of an object made of parts with these ETags: the MD5 of their MD5s, and their number. `None` where one
-/// is no MD5, as of parts that were encrypted by a key service.
+/// The ETag of an object made of parts with these ETags: the MD5 of their MD5s, and their number. `None`
+/// where one is no MD5, as of parts that were encrypted by a key service.
 pub fn etag_of_parts<'a>(etags: impl Iterator<Item = &'a str>) -> Option<String> {
     let (mut hasher, mut count) = (Md5::new(), 0);
     for etag in etags {

@@ -1,4 +1,5 @@
 //! `flatout cp` of one object: to a file, into a folder, into a pipe or a device, or to standard output.
+//! Copies the other way are in `cp_upload`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -9,9 +10,9 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
-use crate::commands::cp_many;
+use crate::commands::{cp_many, cp_upload};
 use crate::console::{Carries, Console};
-use crate::download::{Download, DownloadOutcome};
+use crate::download::{Download, TransferOutcome};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
@@ -44,6 +45,9 @@ impl CopyTarget {
 }
 
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+    if is_upload(args) {
+        return cp_upload::run(args, console);
+    }
     refuse_what_comes_later(args)?;
     let location = origin::location("read", &args.source)?;
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
@@ -106,7 +110,19 @@ fn refuse_what_is_for_many(args: &Cp, source: &Location) -> Result<(), Failure> 
     Err(failure.with_hint("add -r to copy a folder"))
 }
 
+/// Whether a file, or what standard input brings, goes to an object.
+fn is_upload(args: &Cp) -> bool {
+    !args.source.contains("://") && args.target.contains("://")
+}
+
 fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
+    if !args.stored_as.is_empty() {
+        let failure = Failure::usage(format!(
+            "cp: {}: options of an object are for uploads",
+            origin::masked(&args.target)
+        ));
+        return Err(failure.with_hint("leave out --content-type and the like, or name a URL as the target"));
+    }
     let is_url = |text: &str| text.contains("://");
     let (source, target) = (&args.source, origin::masked(&args.target));
     match (is_url(source), is_url(&args.target)) {
@@ -121,10 +137,7 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
                 Err(Failure::usage(why).with_hint("copy to a file first"))
             }
         },
-        (false, true) => {
-            let failure = Failure::usage(format!("cp: {target}: uploads come in a later version"));
-            Err(failure.with_hint("to download, name the object first: `flatout cp s3://BUCKET/KEY FILE`"))
-        }
+        (false, true) => unreachable!("that is an upload"),
         (false, false) if origin::is_a_path(source) => {
             let failure =
                 Failure::usage(format!("cp: {source}: one side has to be a URL, and both are paths"));
@@ -219,7 +232,7 @@ fn report(
     console: &Console,
     source: &Location,
     target: &CopyTarget,
-    outcome: &DownloadOutcome,
+    outcome: &TransferOutcome,
 ) -> Result<Exit, Failure> {
     let (carries, event) = (target.carries(), event(source, target, outcome));
     let exit = match (&outcome.result, target) {
@@ -283,7 +296,7 @@ fn warn_of_note(console: &Console, source: &Location, done: &Report) {
 }
 
 /// The event of one object, whole or failed.
-pub fn object_event(source: &Location, target: Option<&Path>, outcome: &DownloadOutcome) -> events::Object {
+pub fn object_event(source: &Location, target: Option<&Path>, outcome: &TransferOutcome) -> events::Object {
     let done = outcome.result.as_ref().ok();
     events::Object {
         action: "download",
@@ -304,6 +317,6 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Download
     }
 }
 
-fn event(source: &Location, target: &CopyTarget, outcome: &DownloadOutcome) -> events::Object {
+fn event(source: &Location, target: &CopyTarget, outcome: &TransferOutcome) -> events::Object {
     object_event(source, target.path(), outcome)
 }

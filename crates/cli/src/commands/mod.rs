@@ -5,6 +5,7 @@ pub mod completions;
 pub mod config;
 pub mod cp;
 pub mod cp_many;
+pub mod cp_upload;
 pub mod doctor;
 pub mod ls;
 pub mod man;

@@ -30,3 +30,4 @@ mod secrets;
 mod sweep;
 mod tails;
 mod tls;
+mod uploads;

@@ -27,6 +27,7 @@ mod s3_clients;
 mod served;
 mod shells;
 mod tls;
+mod uploads;
 mod versitygw;
 
 #[allow(dead_code)]

@@ -31,7 +31,7 @@ fn program() -> String {
 
 /// A new bucket; the name must be the test's own.
 #[track_caller]
-fn bucket(name: &str) -> Bucket {
+pub fn bucket(name: &str) -> Bucket {
     // As with MinIO, each test says what is missing.
     program();
     let curl = Curl { url: SHARED.0.clone(), keys: Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned())) };

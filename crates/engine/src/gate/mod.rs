@@ -351,8 +351,8 @@ impl Gate {
         }
     }
 
-    /// Bytes of a body have come or gone through the shard that counts in `cell`, of which writing to a file took
-    /// `writing`.
+    /// Bytes of a body have come or gone through the shard that counts in `cell`, of which writing to a file
+    /// took `writing`.
     pub(crate) fn on_moved(&self, cell: &Cell, bytes: u64, writing: Duration) {
         cell.on_moved(bytes, writing);
         self.presence.on_progress();

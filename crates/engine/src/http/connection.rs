@@ -107,8 +107,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends some of a body, from `at` on; how much that was. `None` where the origin answers before it has all
-    /// of it: it wants no more.
+    /// Sends some of a body, from `at` on; how much that was. `None` where the origin answers before it has
+    /// all of it: it wants no more.
     pub(crate) async fn send_some(
         &mut self,
         body: &OutgoingBody<'_>,

@@ -142,7 +142,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Bytes that were written and that the other side has not acknowledged; 0 of a socket that does not tell.
+    /// Bytes that were written and that the other side has not acknowledged; 0 of a socket that does not
+    /// tell.
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         let stream = match &self.stream {
             Stream::Plain(stream) => stream,
@@ -161,8 +162,8 @@ impl Socket {
         matches!(self.stream, Stream::Plain(_))
     }
 
-    /// Sends bytes of a file from `at` on by `sendfile(2)`, as many as there is room for, at most `most`. 0: the
-    /// file ends there.
+    /// Sends bytes of a file from `at` on by `sendfile(2)`, as many as there is room for, at most `most`. 0:
+    /// the file ends there.
     pub(crate) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,

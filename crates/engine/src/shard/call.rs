@@ -176,8 +176,8 @@ impl Call<'_> {
 }
 
 impl Call<'_> {
-    /// Sends a request whose body is longer than its head. What had been sent of one that fails counts as sent
-    /// in vain.
+    /// Sends a request whose body is longer than its head. What had been sent of one that fails counts as
+    /// sent in vain.
     async fn send_with(
         &self,
         shard: &Shard,

@@ -20,8 +20,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 /// Where the bytes of an upload come from.
 pub enum Source {
-    /// A regular file. Its bytes go to a plain socket by `sendfile(2)`. A file that changes meanwhile fails the
-    /// upload.
+    /// A regular file. Its bytes go to a plain socket by `sendfile(2)`. A file that changes meanwhile fails
+    /// the upload.
     File(PathBuf),
     /// Memory that is shared until the upload has ended. Its bytes must not change meanwhile.
     Memory(Arc<dyn AsRef<[u8]> + Send + Sync>),

@@ -1,6 +1,6 @@
-//! A stream as the source of an upload: its writer fills rooms, and each full room is a part. Backpressure is a
-//! room that is not there yet. A room is given back when its part has been acknowledged, so that the part can
-//! be sent again.
+//! A stream as the source of an upload: its writer fills rooms, and each full room is a part. Backpressure is
+//! a room that is not there yet. A room is given back when its part has been acknowledged, so that the part
+//! can be sent again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ impl Drop for StreamSource {
     }
 }
 
-/// The end that takes the bytes of a stream. Dropped before [`StreamUploader::finish`], it fails the upload, and
-/// nothing is published.
+/// The end that takes the bytes of a stream. Dropped before [`StreamUploader::finish`], it fails the upload,
+/// and nothing is published.
 pub struct StreamUploader {
     ring: Arc<UploadRing>,
     room: Option<Lease>,

@@ -41,8 +41,8 @@ impl Put {
         self
     }
 
-    /// Makes the object on that condition only, which the origin judges when the object is to appear. The upload
-    /// fails with [`crate::ErrorKind::Changed`] where it does not hold.
+    /// Makes the object on that condition only, which the origin judges when the object is to appear. The
+    /// upload fails with [`crate::ErrorKind::Changed`] where it does not hold.
     #[must_use]
     pub fn on_condition(mut self, condition: Condition) -> Put {
         self.condition = condition;

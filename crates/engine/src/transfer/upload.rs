@@ -1,10 +1,8 @@
 //! A put on its way: its source, the parts that are left, what the origin has accepted, and how it ends.
 //!
-//! ```text
-//!   short:  hash ─ PUT                                                  the object is there whole, or not at all
-//!   long:   create ─ part 1, part 2, … (hash, PUT) ─ complete           so is this: parts are no object
-//!                     any failure: abort, and nothing is left
-//! ```
+//! ```text short:  hash ─ PUT                                                  the object is there whole, or
+//! not at all long:   create ─ part 1, part 2, … (hash, PUT) ─ complete           so is this: parts are no
+//! object any failure: abort, and nothing is left ```
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +23,7 @@ use crate::transfer::resources::Resources;
 use crate::transfer::{ActiveTransfer, Running};
 use flatout_policy::queue::Priority;
 
-const LEFT_PARTS: &str = "the parts that were sent could not be deleted: they take space at the origin until the \
-                          upload is aborted there";
+const LEFT_PARTS: &str = "parts that were sent could not be deleted, and take space at the origin until the upload is aborted there";
 
 /// A put on its way: what its shards share.
 pub(crate) struct Upload {

@@ -265,8 +265,8 @@ async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledR
     }
 }
 
-/// Begins an upload in parts. Once the origin was asked for it, it is not forgotten: where the upload is stopped
-/// meanwhile, it is aborted.
+/// Begins an upload in parts. Once the origin was asked for it, it is not forgotten: where the upload is
+/// stopped meanwhile, it is aborted.
 async fn begin<'a>(
     shard: &Rc<Shard>,
     hold: &'a TransferGuard<Upload>,
@@ -382,8 +382,8 @@ async fn wait_for_parts(parts: &PartsUpload, count: u64) {
     }
 }
 
-/// Makes the object of its parts. An answer that is lost is asked for again; where the origin has forgotten the
-/// upload by then, the object tells whether it is ours.
+/// Makes the object of its parts. An answer that is lost is asked for again; where the origin has forgotten
+/// the upload by then, the object tells whether it is ours.
 async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
     upload.source.check_unchanged()?;
     let Parts { parts, bytes, checksum } = begun.conclude();

@@ -252,6 +252,7 @@ fn a_cancelled_upload_leaves_no_parts() {
         while transfer.progress().landed_bytes < 2 * PART as u64 {
             thread::sleep(Duration::from_millis(1));
         }
+        assert_eq!(buckets.parts_left(), 1, "it has begun");
         transfer.cancel_switch().cancel();
         assert_eq!(transfer.wait().expect_err("it was cancelled").kind(), ErrorKind::Cancelled);
         assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);

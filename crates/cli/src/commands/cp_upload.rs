@@ -1,0 +1,282 @@
+//! `flatout cp` of one file, or of what standard input or a pipe brings, to an object; `flatout pipe`.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use flatout_engine::{Client, Dialect, ErrorKind};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+
+use crate::args::{Cp, Pipe, StoredAs};
+use crate::commands::cp::amount;
+use crate::console::{Carries, Console};
+use crate::download::TransferOutcome;
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::knobs::Knobs;
+use crate::limited::{self, Limited};
+use crate::upload::{Upload, UploadSource};
+use crate::{origin, outages};
+
+/// `flatout cp` with a URL as its target.
+pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+    refuse_what_is_for_downloads(args)?;
+    let source = source(&args.source)?;
+    let target = target(&args.target, &source)?;
+    copy(&source, &target, &args.stored_as, (args.no_clobber, args.dry_run), &args.knobs, console)
+}
+
+/// `flatout pipe`: what standard input brings, to an object.
+pub fn pipe(args: &Pipe, console: &Console) -> Result<Exit, Failure> {
+    let target = target(&args.target, &UploadSource::Stdin)?;
+    copy(&UploadSource::Stdin, &target, &args.stored_as, (args.no_clobber, false), &args.knobs, console)
+}
+
+fn copy(
+    source: &UploadSource,
+    target: &Location,
+    stored_as: &StoredAs,
+    (no_clobber, dry_run): (bool, bool),
+    knobs: &Knobs,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    let (options, condition) = (options(stored_as, source, target)?, condition(stored_as, no_clobber)?);
+    let client = origin::client(console, knobs, &[Dialect::of(target)])?;
+    outages::tell(&client, console, Carries::Lines);
+    // The origin judges it again when the object is to appear; this spares sending what would be refused.
+    if no_clobber && is_there(&client, target)? {
+        return left_out(source, target, console);
+    }
+    if dry_run {
+        let (from, to) = (one_line(&source.shown()), one_line(&target.to_string()));
+        console.answer(&format!("would copy {from} -> {to}"))?;
+        console.event(Carries::Lines, &blank_event(source, target, "planned"))?;
+        console
+            .event(Carries::Lines, &events::Summary { action: "upload", objects: 1, ..Default::default() })?;
+        return Ok(Exit::Clean);
+    }
+    let upload = Upload { client: &client, location: target, options, condition, console };
+    let outcome = upload.run(source);
+    origin::remember(&client);
+    report(source, target, &outcome, console)
+}
+
+fn refuse_what_is_for_downloads(args: &Cp) -> Result<(), Failure> {
+    let target = origin::masked(&args.target);
+    if args.recursive {
+        let failure = Failure::usage(format!("cp: {target}: uploads of folders come in a later version"));
+        return Err(failure.with_hint("copy files one by one: `flatout cp FILE s3://BUCKET/KEY`"));
+    }
+    if args.range.is_some() {
+        let failure =
+            Failure::usage(format!("cp: {target}: --range is for downloads: an upload is of a whole file"));
+        return Err(
+            failure.with_hint("to send a part: `tail -c +FIRST FILE | head -c COUNT | flatout cp - URL`")
+        );
+    }
+    if !args.filters.is_empty() {
+        let failure =
+            Failure::usage(format!("cp: {target}: --include and --exclude choose among many files"));
+        return Err(failure.with_hint("name one file, without them"));
+    }
+    Ok(())
+}
+
+/// What is to be sent, and that it can be.
+fn source(typed: &str) -> Result<UploadSource, Failure> {
+    if typed == "-" || typed == "/dev/stdin" {
+        return Ok(UploadSource::Stdin);
+    }
+    if typed.is_empty() {
+        return Err(
+            Failure::usage("cp: the source is empty").with_hint("name a file; use - for standard input")
+        );
+    }
+    let path = Path::new(typed);
+    let found = path.metadata().map_err(|error| {
+        let failure = Failure::local("read", typed, &error);
+        match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                failure.with_hint("check the path: the first argument is what is sent")
+            }
+            _ => failure,
+        }
+    })?;
+    let kind = found.file_type();
+    if kind.is_dir() {
+        let failure = Failure::usage(format!(
+            "cp: {typed}: is a folder, and uploads of folders come in a later version"
+        ));
+        return Err(failure.with_hint("copy files one by one: `flatout cp FILE s3://BUCKET/KEY`"));
+    }
+    if kind.is_socket() || kind.is_block_device() {
+        let what = if kind.is_socket() { "a socket" } else { "a block device" };
+        let failure = Failure::usage(format!("cp: {typed}: is {what}, and a file is wanted"));
+        return Err(failure.with_hint("send what it holds: `dd if=DEVICE bs=1M | flatout cp - URL`"));
+    }
+    Ok(match kind.is_file() {
+        true => UploadSource::File(path.into()),
+        false => UploadSource::Stream(path.into()),
+    })
+}
+
+/// The object: a bucket, or a prefix that ends in '/', gets the file's name.
+fn target(typed: &str, source: &UploadSource) -> Result<Location, Failure> {
+    let target = origin::location("upload", typed)?;
+    let Some((_, key)) = target.in_bucket() else {
+        let failure = Failure::usage(format!("upload: {target}: a plain URL cannot be written to"));
+        return Err(
+            failure.with_hint("name a bucket by s3:// or oss://, with --endpoint-url or --oss-endpoint")
+        );
+    };
+    if !key.is_empty() && !key.ends_with('/') {
+        return Ok(target);
+    }
+    let name = match source {
+        UploadSource::File(path) => path.file_name().and_then(OsStr::to_str),
+        UploadSource::Stdin | UploadSource::Stream(_) => None,
+    };
+    let named = name.and_then(|name| target.with_key(format!("{key}{name}")));
+    named.ok_or_else(|| {
+        let failure =
+            Failure::usage(format!("upload: {target}: names no object, and there is no file name to use"));
+        failure.with_hint("name the object: s3://BUCKET/KEY")
+    })
+}
+
+/// What the object is stored with. Its type follows from the extension of the key, else of the file, where
+/// nothing says otherwise.
+fn options(typed: &StoredAs, source: &UploadSource, target: &Location) -> Result<ObjectOptions, Failure> {
+    let guess = |name: &str| mime_guess::from_path(name).first_raw().map(str::to_owned);
+    let by_source = || match source {
+        UploadSource::File(path) => path.to_str().and_then(guess),
+        UploadSource::Stdin | UploadSource::Stream(_) => None,
+    };
+    Ok(ObjectOptions {
+        content_type: typed.content_type.clone().or_else(|| guess(target.key())).or_else(by_source),
+        cache_control: typed.cache_control.clone(),
+        content_disposition: typed.content_disposition.clone(),
+        content_encoding: typed.content_encoding.clone(),
+        content_language: None,
+        expires: None,
+        storage_class: typed.storage_class.clone(),
+        acl: typed.acl.clone(),
+        sse: typed.sse.clone(),
+        sse_kms_key_id: typed.sse_kms_key_id.clone(),
+        metadata: pairs("metadata", &typed.metadata)?,
+        tags: pairs("tagging", &typed.tagging)?,
+    })
+}
+
+fn pairs(flag: &str, typed: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |typed: &String| match typed.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Failure::usage(format!("--{flag}: '{typed}' is no pair")).with_hint("write NAME=VALUE")),
+    };
+    typed.iter().map(pair).collect()
+}
+
+fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failure> {
+    match (&typed.if_match, no_clobber) {
+        (Some(_), true) => {
+            let failure = Failure::usage("--if-match wants an object that is there, and --no-clobber none");
+            Err(failure.with_hint("leave one of them out"))
+        }
+        (Some(etag), false) => Ok(Condition::Matches(flatout_wire::head::quoted(etag).into_owned())),
+        (None, true) => Ok(Condition::Absent),
+        (None, false) => Ok(Condition::None),
+    }
+}
+
+fn is_there(client: &Client, target: &Location) -> Result<bool, Failure> {
+    match client.stat(target) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn left_out(source: &UploadSource, target: &Location, console: &Console) -> Result<Exit, Failure> {
+    let why = "an object of that name exists";
+    console.say(&format!("{}: left as it is: {why}", one_line(&target.to_string())))?;
+    let event = events::Object { reason: Some(why.to_owned()), ..blank_event(source, target, "skipped") };
+    console.event(Carries::Lines, &event)?;
+    let summary = events::Summary { action: "upload", objects: 1, skipped: 1, ..Default::default() };
+    console.event(Carries::Lines, &summary)?;
+    Ok(Exit::Clean)
+}
+
+/// Says what became of it: the object's event, the error if there is one, the summary.
+fn report(
+    source: &UploadSource,
+    target: &Location,
+    outcome: &TransferOutcome,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    let done = outcome.result.as_ref().ok();
+    let exit = match &outcome.result {
+        Ok(done) => {
+            console.say(&format!(
+                "{} -> {}: {}, verified: {}",
+                one_line(&source.shown()),
+                one_line(&target.to_string()),
+                amount(done.bytes, 0, done.seconds),
+                done.verified
+            ))?;
+            limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
+            Exit::Clean
+        }
+        Err(failure) => failure.exit,
+    };
+    let event = events::Object {
+        bytes: done.map_or(0, |done| done.bytes),
+        fetched: outcome.fetched_bytes,
+        verified: done.map(|done| done.verified.to_string()),
+        etag: done.and_then(|done| done.version.etag.clone()),
+        seconds: outcome.seconds,
+        retries: outcome.retries,
+        tails: events::Tails::of(done),
+        ..blank_event(source, target, if done.is_some() { "ok" } else { "failed" })
+    };
+    console.event(Carries::Lines, &event)?;
+    if let Err(failure) = &outcome.result {
+        console.failure(Carries::Lines, failure);
+    }
+    let ok = u64::from(done.is_some());
+    let summary = events::Summary {
+        action: "upload",
+        objects: 1,
+        ok,
+        failed: 1 - ok,
+        bytes: event.bytes,
+        fetched: event.fetched,
+        seconds: event.seconds,
+        limited_by: done.and_then(|done| done.limited_by).map(Limited::from),
+        exit: exit.code(),
+        ..Default::default()
+    };
+    console.event(Carries::Lines, &summary)?;
+    Ok(exit)
+}
+
+fn blank_event(source: &UploadSource, target: &Location, status: &'static str) -> events::Object {
+    events::Object {
+        action: "upload",
+        status,
+        key: target.key().to_owned(),
+        source: source.shown(),
+        target: Some(target.to_string()),
+        bytes: 0,
+        fetched: 0,
+        resumed: 0,
+        note: None,
+        verified: None,
+        reason: None,
+        etag: None,
+        seconds: 0.0,
+        retries: 0,
+        tails: events::Tails::default(),
+    }
+}

@@ -1,0 +1,143 @@
+//! `flatout cp FILE URL` and `flatout pipe`: what is said, what is there afterwards, and what is not.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::folder::Folder;
+use crate::objects::{Buckets, bytes};
+use crate::program::{ended, flatout, run, signal, wait_until};
+
+const MIB: usize = 1 << 20;
+
+/// The program with this origin.
+fn at(buckets: &Buckets, arguments: &[&str]) -> Command {
+    flatout(&[arguments, &["--endpoint-url", &buckets.url(), "--no-sign-request"]].concat())
+}
+
+fn stored(buckets: &Buckets, key: &str) -> Option<Vec<u8>> {
+    fs::read(buckets.root().join("bucket").join(key)).ok()
+}
+
+#[test]
+fn a_file_takes_the_name_that_the_target_says() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let (file, body) = (folder.at("model.json"), bytes(70_000));
+    fs::write(&file, &body).unwrap();
+    for (target, key) in [
+        ("s3://bucket", "model.json"),
+        ("s3://bucket/", "model.json"),
+        ("s3://bucket/models/", "models/model.json"),
+        ("s3://bucket/other", "other"),
+    ] {
+        let said = run(&mut at(&buckets, &["cp", &file, target])).clean();
+        assert!(said.text().contains("verified: crc64nvme"), "{}", said.text());
+        assert!(stored(&buckets, key) == Some(body.clone()), "{target}");
+    }
+    let stat = run(&mut at(&buckets, &["stat", "s3://bucket/model.json"])).clean();
+    assert!(stat.text().contains("application/json"), "{}", stat.text());
+    let options = ["--content-type", "a/b", "--metadata", "who=ann", "--metadata", "why="];
+    run(&mut at(&buckets, &[&["cp", &file, "s3://bucket/other"][..], &options].concat())).clean();
+    let stat = run(&mut at(&buckets, &["stat", "s3://bucket/other"])).clean();
+    assert!(stat.text().contains("a/b") && stat.text().contains("ann"), "{}", stat.text());
+}
+
+#[test]
+fn standard_input_and_pipes_are_sent_as_they_come() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    for (length, how) in [(0, "cp"), (5, "pipe"), (12 * MIB + 1, "cp"), (12 * MIB + 1, "pipe")] {
+        let body = bytes(length);
+        let arguments = match how {
+            "cp" => vec!["cp", "-", "s3://bucket/in", "--part-size", "5MiB"],
+            _ => vec!["pipe", "s3://bucket/in", "--part-size", "5MiB"],
+        };
+        let mut command = at(&buckets, &arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&body).unwrap();
+        drop(input);
+        ended(child.wait_with_output().unwrap()).clean();
+        assert!(stored(&buckets, "in") == Some(body), "{how} of {length}");
+    }
+    let pipe = folder.at("pipe");
+    run(Command::new("mkfifo").arg(&pipe)).clean();
+    let body = bytes(300_000);
+    let writer = std::thread::spawn({
+        let (pipe, body) = (pipe.clone(), body.clone());
+        move || fs::write(pipe, body).unwrap()
+    });
+    run(&mut at(&buckets, &["cp", &pipe, "s3://bucket/named"])).clean();
+    writer.join().unwrap();
+    assert!(stored(&buckets, "named") == Some(body));
+}
+
+#[test]
+fn an_object_that_is_there_stays_where_that_is_wanted() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/key", b"first")]), Folder::new());
+    let file = folder.at("file");
+    fs::write(&file, b"second").unwrap();
+    let left = run(&mut at(&buckets, &["cp", &file, "s3://bucket/key", "-n", "--json"])).clean();
+    assert_eq!(left.events()[0]["status"], "skipped", "{}", left.text());
+    run(&mut at(&buckets, &["cp", &file, "s3://bucket/key", "--if-match", "0123"]))
+        .refused(1, &["ETag is not \"0123\"", "stays as it is"]);
+    assert_eq!(stored(&buckets, "key").unwrap(), b"first");
+    let planned = run(&mut at(&buckets, &["cp", &file, "s3://bucket/key", "--dry-run"])).clean();
+    assert!(planned.text().starts_with("would copy "), "{}", planned.text());
+    assert_eq!(stored(&buckets, "key").unwrap(), b"first");
+    let done = run(&mut at(&buckets, &["cp", &file, "s3://bucket/key", "--json"])).clean();
+    let events = done.events();
+    assert_eq!((&events[0]["action"], &events[0]["bytes"]), (&"upload".into(), &6.into()), "{}", done.text());
+    assert_eq!(stored(&buckets, "key").unwrap(), b"second");
+    run(&mut at(&buckets, &["cp", &file, "s3://bucket/new", "-n"])).clean();
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_in_a_line_and_changes_nothing() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/key", b"first")]), Folder::new());
+    let file = folder.at("file");
+    fs::write(&file, b"second").unwrap();
+    let (absent, here) = (folder.at("absent"), folder.at(""));
+    let long = format!("s3://bucket/{}", "k".repeat(1_025));
+    let rows: &[(&[&str], i32, &[&str])] = &[
+        (&[&absent, "s3://bucket/key"], 1, &["absent: No such file", "check the path"]),
+        (&[&here, "s3://bucket/key"], 4, &["is a folder"]),
+        (&["-", "s3://bucket/"], 4, &["names no object"]),
+        (&[&file, "s3://nowhere/key"], 1, &["no such bucket"]),
+        (&[&file, &long], 4, &["does not take this key", "1,024 bytes"]),
+        (&[&file, "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
+        (&[&file, "s3://bucket/key", "--metadata", "x"], 4, &["no pair"]),
+        (&[&file, "s3://bucket/key", "--metadata", "a b=c"], 4, &["no name of metadata"]),
+        (&[&file, "s3://bucket/key", "--storage-class", "a b"], 4, &["no storage class"]),
+        (&[&file, "s3://bucket/key", "--range", "0-1"], 4, &["--range is for downloads"]),
+        (&[&file, "s3://bucket/key", "--include", "*"], 4, &["choose among many files"]),
+        (&[&file, "s3://bucket/key", "-n", "--if-match", "x"], 4, &["leave one of them out"]),
+        (&["s3://bucket/key", &absent, "--acl", "private"], 4, &["are for uploads"]),
+    ];
+    for (arguments, code, says) in rows {
+        run(&mut at(&buckets, &[&["cp"], *arguments].concat())).refused(*code, says);
+        assert_eq!(stored(&buckets, "key").unwrap(), b"first", "{arguments:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_neither_object_nor_parts() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let file = folder.at("file");
+    fs::write(&file, bytes(64 * MIB)).unwrap();
+    let slowly = ["--bandwidth", "8MiB/s", "--part-size", "5MiB"];
+    let mut command = at(&buckets, &[&["cp", &file, "s3://bucket/key"][..], &slowly].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let uploads = buckets.root().join(".flatout/uploads");
+    let parts = || -> usize {
+        let below = |path: std::path::PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+        let own = below(uploads.clone()).flat_map(|origin| below(origin.path()));
+        own.filter(|upload| upload.path().is_dir()).map(|upload| below(upload.path()).count()).sum()
+    };
+    // What an upload is for, and one part of it.
+    wait_until("a part", || parts() >= 2 || child.try_wait().unwrap().is_some());
+    signal("INT", child.id());
+    let ended = ended(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+    assert_eq!((stored(&buckets, "key"), parts()), (None, 0));
+}
