@@ -12,7 +12,7 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
-use crate::commands::cp::amount;
+use crate::commands::copied::amount;
 use crate::commands::repeats::{Repeats, Rest, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
