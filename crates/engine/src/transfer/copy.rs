@@ -31,6 +31,7 @@ use crate::base::report::{Progress, Report, Stat, Verified};
 use crate::base::version::Version;
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
+use crate::sink::end::{End, OnEnd};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::Resources;
 use crate::transfer::upload_workers::nonsensical;
@@ -39,6 +40,9 @@ use crate::transfer::{ActiveTransfer, Running};
 
 /// Parts that the origin copies at a time: the work is its own, and no link here is to be filled.
 const IN_FLIGHT: usize = 8;
+/// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
+/// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
+const PARTS_END_WITHIN: Duration = Duration::from_secs(3);
 /// How long the parts of a failed copy may take to be deleted: a caller waits.
 const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the parts in flight have ended.
@@ -54,13 +58,14 @@ pub struct ServerCopy {
     pub(crate) to: Location,
     pub(crate) options: ObjectOptions,
     pub(crate) condition: Condition,
+    pub(crate) on_end: Option<OnEnd>,
 }
 
 impl ServerCopy {
     /// A copy of the newest version of `from`.
     pub fn new(from: Location, to: Location) -> ServerCopy {
         let (options, condition) = (ObjectOptions::default(), Condition::None);
-        ServerCopy { from, version_id: None, to, options, condition }
+        ServerCopy { from, version_id: None, to, options, condition, on_end: None }
     }
 
     /// Copies that version of the source.
@@ -85,6 +90,13 @@ impl ServerCopy {
         self
     }
 
+    /// Calls `on_end` once when the end is settled. [`crate::Get::on_end`] says what it may do.
+    #[must_use]
+    pub fn on_end(mut self, on_end: impl FnOnce() + Send + 'static) -> ServerCopy {
+        self.on_end = Some(Box::new(on_end));
+        self
+    }
+
     /// For people.
     pub(crate) fn name(&self) -> String {
         format!("{} -> {}", self.from, self.to)
@@ -104,6 +116,8 @@ pub(crate) struct CopyTransfer {
     /// Set where the object is copied in parts.
     upload_id: OnceLock<Arc<str>>,
     stored: OnceLock<Stored>,
+    /// Its parts are being deleted, or have been.
+    is_aborting: AtomicBool,
     has_left_parts: AtomicBool,
 }
 
@@ -134,8 +148,10 @@ impl Source {
 impl CopyTransfer {
     pub(crate) fn new(copy: ServerCopy, resources: Resources) -> CopyTransfer {
         let verify = resources.care.verify;
+        let mut transfer = ActiveTransfer::new(copy.name(), resources);
+        transfer.end = End::new(copy.on_end);
         CopyTransfer {
-            transfer: ActiveTransfer::new(copy.name(), resources),
+            transfer,
             source: Target { location: copy.from, version_id: copy.version_id },
             target: Target::from(copy.to),
             options: copy.options,
@@ -144,6 +160,7 @@ impl CopyTransfer {
             bytes: OnceLock::new(),
             upload_id: OnceLock::new(),
             stored: OnceLock::new(),
+            is_aborting: AtomicBool::new(false),
             has_left_parts: AtomicBool::new(false),
         }
     }
@@ -331,17 +348,22 @@ async fn copy_parts(
         let start = number * part_bytes;
         (number as u32 + 1, start..(start + part_bytes).min(source.bytes))
     });
-    let (mut in_flight, mut done) = (JoinSet::new(), Vec::new());
+    let (mut in_flight, mut done) = (PartsInFlight(JoinSet::new()), Vec::new());
     loop {
-        while in_flight.len() < asked.min(IN_FLIGHT)
+        while in_flight.0.len() < asked.min(IN_FLIGHT)
             && let Some((number, range)) = ranges.next()
         {
             let (shard, hold) = (shard.clone(), hold.clone());
             let (upload_id, source) = (upload_id.clone(), source.copied_from.clone());
-            in_flight
-                .spawn_local(async move { copy_part(&shard, &hold, upload_id, number, source, range).await });
+            in_flight.0.spawn_local(async move {
+                tokio::select! {
+                    biased;
+                    ended = copy_part(&shard, &hold, upload_id, number, source, range) => ended,
+                    () = out_of_patience(&hold) => Err(Failure::last(cancelled())),
+                }
+            });
         }
-        let Some(ended) = in_flight.join_next().await else { break };
+        let Some(ended) = in_flight.0.join_next().await else { break };
         match ended {
             Ok(Ok(part)) => done.push(part),
             Ok(Err(failure)) => return Err(explained(shard, hold, source, failure).await),
@@ -350,6 +372,25 @@ async fn copy_parts(
     }
     done.sort_unstable_by_key(|part: &DonePart| part.number);
     complete(shard, hold, source, upload_id, stored_as, done).await
+}
+
+/// Parts on their way. Where the copy is stopped they end by themselves: the upload is aborted after them.
+struct PartsInFlight(JoinSet<Result<DonePart, Failure>>);
+
+impl Drop for PartsInFlight {
+    fn drop(&mut self) {
+        self.0.detach_all();
+    }
+}
+
+/// Ready once parts of a copy that was stopped are waited for no longer.
+async fn out_of_patience(copy: &CopyTransfer) {
+    copy.transfer.stopped().await;
+    tokio::time::sleep(PARTS_END_WITHIN).await;
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "cancelled")
 }
 
 /// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
@@ -529,6 +570,10 @@ async fn explained(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, fail
 /// Deletes the parts of a copy that has failed, once none is on its way any more.
 async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<CopyTransfer>) {
     let Some(upload_id) = hold.upload_id.get() else { return };
+    // The task that began the upload and the lead may both find it stopped: they would wait for each other.
+    if hold.is_aborting.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let aborted = tokio::time::timeout(ABORT_WITHIN, async {
         while hold.transfer.holds.load(Ordering::Acquire) > 1 {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -37,6 +37,8 @@ pub(crate) struct Upload {
     pub(crate) parts: OnceLock<PartsUpload>,
     /// Set when the origin has the object.
     stored: OnceLock<Stored>,
+    /// Its parts are being deleted, or have been.
+    is_aborting: AtomicBool,
     /// Parts were sent that could not be deleted.
     has_left_parts: AtomicBool,
 }
@@ -168,6 +170,7 @@ impl Upload {
             verify,
             parts: OnceLock::new(),
             stored: OnceLock::new(),
+            is_aborting: AtomicBool::new(false),
             has_left_parts: AtomicBool::new(false),
         })
     }
@@ -194,6 +197,12 @@ impl Upload {
 
     pub(crate) fn is_stored(&self) -> bool {
         self.stored.get().is_some()
+    }
+
+    /// Whether the caller is the one to abort it: the task that began the upload and the lead may both find
+    /// it stopped, and would wait for each other to let go of it.
+    pub(crate) fn starts_abort(&self) -> bool {
+        !self.is_aborting.swap(true, Ordering::Relaxed)
     }
 
     /// Its parts stay at the origin.

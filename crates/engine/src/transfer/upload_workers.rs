@@ -449,7 +449,7 @@ async fn is_there(
 
 /// Deletes the parts of an upload that has failed, once no worker sends one any more.
 async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
-    let Some(parts) = hold.parts.get() else { return };
+    let Some(parts) = hold.parts.get().filter(|_| hold.starts_abort()) else { return };
     let aborted = tokio::time::timeout(ABORT_WITHIN, async {
         while hold.transfer.holds.load(Ordering::Acquire) > 1 {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -15,6 +15,7 @@ mod reads;
 mod starved;
 mod thin;
 mod uploads;
+mod verbs;
 mod versions;
 
 use std::sync::Arc;
