@@ -2,6 +2,7 @@
 
 use flatout_engine::Report;
 use flatout_mount::MountHolder;
+use flatout_wire::location::Location;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -52,6 +53,29 @@ pub struct Object {
     pub retries: u32,
     #[serde(flatten)]
     pub tails: Tails,
+}
+
+impl Object {
+    /// Of a copy from object to object, of which nothing else is known.
+    pub fn of_copy(from: &Location, to: &Location, status: &'static str) -> Object {
+        Object {
+            action: "copy",
+            status,
+            key: to.key().to_owned(),
+            source: from.to_string(),
+            target: Some(to.to_string()),
+            bytes: 0,
+            fetched: 0,
+            resumed: 0,
+            note: None,
+            verified: None,
+            reason: None,
+            etag: None,
+            seconds: 0.0,
+            retries: 0,
+            tails: Tails::default(),
+        }
+    }
 }
 
 /// What was done about parts that would have ended late, as the engine counts it.

@@ -36,6 +36,7 @@ Examples:
   pg_dump db | zstd | flatout cp - s3://backups/db.zst
   flatout cp s3://models/llama/model.safetensors s3://backups/llama/
   flatout cp s3://models/big.tar oss://backups/big.tar
+  flatout cp -r s3://models/llama/ s3://backups/llama/
 
 An object is copied to another by the service itself where both are its own, with its metadata and tags, and in \
 parts where it is longer than 256 MiB; else its bytes pass through this machine. A copy is of one version of its \

@@ -4,13 +4,14 @@
 use std::time::Instant;
 
 use flatout_engine::{
-    Client, Dialect, Get, Landing, Put, Report, ServerCopy, Source, Stat, Verified, stream, upload_stream,
+    Client, Dialect, Get, Landing, Put, Report, ServerCopy, Stat, Verified, stream, upload_stream,
 };
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::args::Cp;
 use crate::commands::copied::{AfterCopy, amount};
+use crate::commands::cp_between_many;
 use crate::commands::cp_upload::{condition, given, is_there};
 use crate::console::{Carries, Console};
 use crate::download::{TransferOutcome, stoppable};
@@ -18,6 +19,7 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::progress::Bar;
+use crate::select::Source;
 use crate::{origin, outages};
 
 /// Whether both sides are URLs of objects.
@@ -38,6 +40,10 @@ struct Between<'a> {
 
 pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
     refuse_what_is_for_others(args)?;
+    if let Some(exit) = many(args, console)? {
+        return Ok(exit);
+    }
+    refuse_filters(args)?;
     let from = origin::object("read", &args.source)?;
     let to = target(&args.target, &from)?;
     let (options, condition) = (given(&args.stored_as)?, condition(&args.stored_as, args.no_clobber)?);
@@ -49,7 +55,7 @@ pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, F
     }
     if args.dry_run {
         console.answer(&format!("would copy {} -> {}", shown(&from), shown(&to)))?;
-        console.event(Carries::Lines, &blank_event(&from, &to, "planned"))?;
+        console.event(Carries::Lines, &events::Object::of_copy(&from, &to, "planned"))?;
         let summary = events::Summary { action: "copy", objects: 1, ..Default::default() };
         console.event(Carries::Lines, &summary)?;
         return Ok(Exit::Clean);
@@ -63,21 +69,50 @@ pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, F
 
 fn refuse_what_is_for_others(args: &Cp) -> Result<(), Failure> {
     let target = origin::masked(&args.target);
-    if args.recursive {
-        let why = format!("cp: {target}: copies of folders between buckets come in a later version");
-        return Err(Failure::usage(why).with_hint("copy objects one by one, or by a folder of this machine"));
-    }
     if args.range.is_some() {
         let why = format!("cp: {target}: --range is for downloads: a copy is of a whole object");
         return Err(
             Failure::usage(why).with_hint("for a part: `flatout cat --range RANGE URL | flatout pipe URL`")
         );
     }
+    Ok(())
+}
+
+fn refuse_filters(args: &Cp) -> Result<(), Failure> {
+    let target = origin::masked(&args.target);
     if !args.filters.is_empty() {
         let why = format!("cp: {target}: --include and --exclude choose among many objects");
         return Err(Failure::usage(why).with_hint("name one object, without them"));
     }
     Ok(())
+}
+
+/// Copies many objects, where that is meant. An object that is called like the pattern comes first.
+fn many(args: &Cp, console: &Console) -> Result<Option<Exit>, Failure> {
+    let from = origin::location("read", &args.source)?;
+    let is_pattern = Source::is_pattern(&from);
+    if !args.recursive && !is_pattern {
+        return Ok(None);
+    }
+    let to = origin::location("copy", &args.target)?;
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&from), Dialect::of(&to)])?;
+    outages::tell(&client, console, Carries::Lines);
+    let source = match is_pattern && (args.recursive || client.stat(&from).is_err()) {
+        true => Source::pattern(&from, args.recursive)?,
+        false if args.recursive => Source::folder(&from),
+        false => return Ok(None),
+    };
+    let Some(source) = source else {
+        let failure = Failure::usage(format!("cp: {from}: plain HTTP has no listing"));
+        return Err(failure.with_hint("for a bucket write s3://BUCKET/FOLDER and --endpoint-url"));
+    };
+    if to.bucket().is_some() && !client.copies_within_service(&from, &to) {
+        let why = format!("cp: {to}: copies of many objects to another service come in a later version");
+        return Err(Failure::usage(why).with_hint("copy objects one by one, or by a folder of this machine"));
+    }
+    let exit = cp_between_many::run(args, source, &client, console);
+    origin::remember(&client);
+    exit.map(Some)
 }
 
 /// The object: a bucket, or a prefix that ends in '/', gets the source's name.
@@ -128,7 +163,7 @@ impl Between<'_> {
         let (mut uploader, source) = upload_stream();
         let get = Get::new(self.from.clone(), Landing::Stream(writer));
         let get = if let Some(etag) = etag { get.with_if_match(etag) } else { get };
-        let put = Put::new(self.to.clone(), Source::Stream(source));
+        let put = Put::new(self.to.clone(), flatout_engine::Source::Stream(source));
         let put = put.with_options(self.options).on_condition(self.condition);
         let (download, _armed) = match stoppable(self.console, || self.client.get(get)) {
             Ok(started) => started,
@@ -214,7 +249,8 @@ impl Between<'_> {
 fn left_out(from: &Location, to: &Location, console: &Console) -> Result<Exit, Failure> {
     let why = "an object of that name exists";
     console.say(&format!("{}: left as it is: {why}", shown(to)))?;
-    let event = events::Object { reason: Some(why.to_owned()), ..blank_event(from, to, "skipped") };
+    let event =
+        events::Object { reason: Some(why.to_owned()), ..events::Object::of_copy(from, to, "skipped") };
     console.event(Carries::Lines, &event)?;
     let summary = events::Summary { action: "copy", objects: 1, skipped: 1, ..Default::default() };
     console.event(Carries::Lines, &summary)?;
@@ -250,7 +286,7 @@ fn report(
         etag: done.and_then(|done| done.version.etag.clone()),
         seconds: outcome.seconds,
         retries: outcome.retries,
-        ..blank_event(from, to, if done.is_some() { "ok" } else { "failed" })
+        ..events::Object::of_copy(from, to, if done.is_some() { "ok" } else { "failed" })
     };
     console.event(Carries::Lines, &event)?;
     if let Err(failure) = &outcome.result {
@@ -280,24 +316,4 @@ fn report(
 
 fn shown(location: &Location) -> String {
     one_line(&location.to_string())
-}
-
-fn blank_event(from: &Location, to: &Location, status: &'static str) -> events::Object {
-    events::Object {
-        action: "copy",
-        status,
-        key: to.key().to_owned(),
-        source: from.to_string(),
-        target: Some(to.to_string()),
-        bytes: 0,
-        fetched: 0,
-        resumed: 0,
-        note: None,
-        verified: None,
-        reason: None,
-        etag: None,
-        seconds: 0.0,
-        retries: 0,
-        tails: events::Tails::default(),
-    }
 }

@@ -10,7 +10,8 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Rm;
-use crate::commands::repeats::{Repeats, Rest, counted, grouped};
+use crate::commands::failures::Failures;
+use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -142,9 +143,7 @@ pub struct Removal<'a> {
     console: &'a Console,
     verbose: bool,
     summary: events::DeleteSummary,
-    exit: Exit,
-    last_hint: Option<String>,
-    failures: Repeats<Failure>,
+    failures: Failures<'a>,
     /// A source had nothing.
     missed: Vec<Location>,
     start: Instant,
@@ -156,9 +155,7 @@ impl<'a> Removal<'a> {
             console,
             verbose,
             summary: events::DeleteSummary { action: "delete", ..Default::default() },
-            exit: Exit::Clean,
-            last_hint: None,
-            failures: Repeats::new(verbose),
+            failures: Failures::new(console, "rm", verbose),
             missed: Vec::new(),
             start: Instant::now(),
         }
@@ -206,7 +203,7 @@ impl<'a> Removal<'a> {
             Some(rest) => format!("delete: {rest}"),
             None => failure.message,
         };
-        self.fail(&Failure { message, ..failure });
+        self.failures.of_all(&Failure { message, ..failure });
         Ok(())
     }
 
@@ -273,7 +270,7 @@ impl<'a> Removal<'a> {
         if let Some(failure) = refused {
             return Err(failure);
         }
-        self.tell_repeats();
+        self.failures.tell_repeats();
         self.summary.unknown += done.unknown;
         if console.interrupt.raised() {
             self.interrupted(&source.location);
@@ -306,7 +303,7 @@ impl<'a> Removal<'a> {
             Err(error) => {
                 self.summary.failed += 1;
                 self.event("failed", location, None, Some(*bytes))?;
-                self.fail_object(error)
+                self.failures.of_object(error)
             }
         }
     }
@@ -334,51 +331,19 @@ impl<'a> Removal<'a> {
         )
     }
 
-    /// Events have each failure; people have the first of a kind, and at the end how many more there were.
-    fn fail_object(&mut self, error: &Error) -> Result<(), Failure> {
-        let failure = match Failure::from(error) {
-            // That one cannot be asked for does not make the command line wrong.
-            failure if failure.exit == Exit::Usage => Failure { exit: Exit::Failed, ..failure },
-            failure => failure,
-        };
-        self.exit = self.exit.max(failure.exit);
-        let event = self.console.event(Carries::Lines, &events::Error::from(&failure));
-        if let Some(failure) = self.failures.take(&format!("{} {}", error.doing(), error.cause()), failure) {
-            self.show(failure);
-        }
-        event
-    }
-
-    fn tell_repeats(&mut self) {
-        for rest in self.failures.rest() {
-            match rest {
-                Rest::Few(failures) => failures.into_iter().for_each(|failure| self.show(failure)),
-                Rest::Many(count, one) => self.show(Failure {
-                    message: format!(
-                        "rm: … and {} more like it, one of them: {}",
-                        grouped(count),
-                        one.message
-                    ),
-                    hint: Some("--verbose says each".into()),
-                    ..one
-                }),
-            }
-        }
-    }
-
     /// The listing ended early: what it named before is done, what else there is stays unknown.
     fn broke_off(&mut self, error: Error, done: &str) {
         let count = if done == "deleted" { self.summary.ok } else { self.summary.objects };
         let failure = Failure::from(&error);
         let failure = match error.kind() {
             // Nothing was found at all: that there is nothing, or that it may not be seen, is known.
-            _ if self.summary.objects == 0 => return self.fail(&failure),
+            _ if self.summary.objects == 0 => return self.failures.of_all(&failure),
             ErrorKind::Denied => failure,
             _ => Failure { exit: Exit::Incomplete, ..failure },
         };
         let were = if count == 1 { "was" } else { "were" };
         let message = format!("{}: {} {were} {done} before", failure.message, counted(count, "object"));
-        self.fail(&Failure { message, ..failure });
+        self.failures.of_all(&Failure { message, ..failure });
     }
 
     fn interrupted(&mut self, source: &Location) {
@@ -388,35 +353,17 @@ impl<'a> Removal<'a> {
             _ => format!(", {} more were asked for and may be gone", grouped(unknown)),
         };
         let why = format!("rm: {source}: interrupted: {} deleted{unsure}", counted(ok, "object"));
-        self.fail(&Failure::interrupted(why));
-    }
-
-    /// A failure of the whole.
-    fn fail(&mut self, failure: &Failure) {
-        self.exit = self.exit.max(failure.exit);
-        // An event that cannot be written cannot be reported either.
-        let _ = self.console.event(Carries::Lines, &events::Error::from(failure));
-        self.show(failure.clone());
-    }
-
-    /// A hint that has just been given is not given again.
-    fn show(&mut self, mut failure: Failure) {
-        if failure.hint == self.last_hint {
-            failure.hint = None;
-        } else {
-            self.last_hint.clone_from(&failure.hint);
-        }
-        self.console.failure_for_people(&failure);
+        self.failures.of_all(&Failure::interrupted(why));
     }
 
     /// The last line, and the code to exit with.
     pub fn conclude(mut self, is_dry: bool) -> Result<Exit, Failure> {
         for source in std::mem::take(&mut self.missed) {
             let failure = Failure::not_found(format!("delete: {source}: nothing to delete there"));
-            self.fail(&failure.with_hint("`flatout ls` shows what there is"));
+            self.failures.of_all(&failure.with_hint("`flatout ls` shows what there is"));
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
-        self.summary.exit = self.exit.code();
+        self.summary.exit = self.failures.exit().code();
         let events::DeleteSummary { objects, ok, failed, bytes, seconds, .. } = self.summary;
         // A single object has its own line.
         if is_dry && objects > 1 {
@@ -427,12 +374,12 @@ impl<'a> Removal<'a> {
             self.console.say(&format!("deleted {ok}{failed}, {size} in {seconds:.2} s"))?;
         }
         self.console.event(Carries::Lines, &self.summary)?;
-        Ok(self.exit)
+        Ok(self.failures.exit())
     }
 
     /// How it went so far.
     pub fn exit(&self) -> Exit {
-        self.exit
+        self.failures.exit()
     }
 }
 

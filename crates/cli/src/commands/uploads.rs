@@ -14,6 +14,10 @@ use crate::{origin, outages};
 
 pub fn run(args: &Uploads, console: &Console) -> Result<Exit, Failure> {
     let location = origin::location("list uploads", &args.location)?;
+    if location.bucket().is_none() {
+        let failure = Failure::usage(format!("list uploads: {location}: a plain http server has no uploads"));
+        return Err(failure.with_hint("name a bucket by s3:// or oss://"));
+    }
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
     let mut summary = events::UploadsSummary { action: "uploads", ..Default::default() };

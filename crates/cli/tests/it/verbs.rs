@@ -140,7 +140,7 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["hash", &absent], 1, &["absent: No such file"]),
         (&["hash", &here], 1, &["Is a directory"]),
         (&["hash", &file, "--algorithm", "sha1"], 4, &["sha1"]),
-        (&["uploads", "http://127.0.0.1:1/x"], 1, &["has no uploads"]),
+        (&["uploads", "http://127.0.0.1:1/x"], 4, &["has no uploads"]),
         (&["uploads", "s3://nowhere"], 1, &["no such bucket"]),
         (&["uploads", "s3://bucket", "--older-than", "7"], 4, &["7d"]),
         (&["cp", "s3://bucket/key", "s3://bucket/key"], 4, &["the same object"]),
@@ -149,7 +149,15 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["cp", "s3://bucket/key", &long], 4, &["does not take this key"]),
         (&["cp", "s3://bucket/key", "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
         (&["cp", "s3://bucket/key", "s3://bucket/new", "--range", "0-1"], 4, &["--range"]),
-        (&["cp", "-r", "s3://bucket/d", "s3://bucket/new"], 4, &["a later version"]),
+        (&["cp", "-r", "s3://bucket/d", "oss://bucket/new"], 4, &["a later version"]),
+        (&["cp", "-r", "s3://bucket/d", "s3://bucket/d/new"], 4, &["within what is copied"]),
+        (&["cp", "-r", "s3://bucket", "s3://bucket/new"], 4, &["within what is copied"]),
+        (&["cp", "-r", "s3://bucket/d", "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
+        (&["cp", "-r", "http://127.0.0.1:1/x", "s3://bucket/new"], 4, &["no listing"]),
+        (&["cp", "-r", "s3://bucket/none", "s3://bucket/new"], 1, &["no object to copy"]),
+        (&["cp", "-r", "s3://nowhere/d", "s3://bucket/new"], 1, &["no such bucket"]),
+        (&["cp", "-r", "s3://bucket/d", "s3://nowhere"], 1, &["no such bucket"]),
+        (&["cp", "-r", "s3://bucket/d", "s3://bucket/new", "--if-match", "x"], 4, &["no two of many"]),
         (&["cp", "s3://bucket/key", "s3://bucket/new", "--metadata", "a b=c"], 4, &["no name of metadata"]),
         (&["mv", "s3://bucket/none", "s3://bucket/new"], 1, &["no such object"]),
         (&["mv", "s3://bucket/key", "-"], 4, &["moved to a file"]),
@@ -426,6 +434,43 @@ fn plain(method: &str, url: &str) -> String {
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// Keys go below the target as they lie below the source, marks of folders and odd names included.
+#[test]
+fn a_folder_is_copied_to_another() {
+    for scheme in ["s3", "oss"] {
+        let names: Vec<String> = (0..150).map(|number| format!("bucket/d/{number:03}")).collect();
+        let mut objects: Vec<(&str, &[u8])> =
+            names.iter().map(|name| (name.as_str(), name.as_bytes())).collect();
+        objects.extend([("bucket/d/e/a b+ü", &b"x"[..]), ("bucket/dd", b"stays"), ("other/to/000", b"old")]);
+        let buckets = Buckets::new(&objects);
+        let (from, to) = (format!("{scheme}://bucket/d"), format!("{scheme}://other/to"));
+        let planned = run(&mut at(&buckets, &["cp", "-r", &from, &to, "--dry-run"])).clean();
+        assert!(
+            planned.text().contains(&format!("would copy {from}/e/a b+ü -> {to}/e/a b+ü\n")),
+            "{}",
+            planned.text()
+        );
+        assert_eq!(planned.text().lines().count(), 151);
+        let kept =
+            run(&mut at(&buckets, &["cp", "-r", &from, &to, "-n", "--json", "--include", "00?"])).clean();
+        let summary = kept.events().pop().unwrap();
+        assert_eq!(
+            (&summary["ok"], &summary["skipped"], &summary["failed"]),
+            (&9.into(), &1.into(), &0.into())
+        );
+        assert_eq!(stored(&buckets, "other/to/000").unwrap(), b"old");
+        let said = run(&mut at(&buckets, &["cp", "-r", &from, &to])).clean();
+        assert!(said.text().starts_with(&format!("{from}/ -> {to}/: 151 objects, ")), "{}", said.text());
+        assert_eq!(keys(&buckets, "other").len(), 151);
+        for name in &names {
+            let copy = name.replace("bucket/d", "other/to");
+            assert_eq!(stored(&buckets, &copy).unwrap(), name.as_bytes(), "{copy}");
+        }
+        run(&mut at(&buckets, &["cp", &format!("{from}/**ü"), &format!("{scheme}://other")])).clean();
+        assert_eq!(stored(&buckets, "other/e/a b+ü").unwrap(), b"x");
+    }
 }
 
 #[test]

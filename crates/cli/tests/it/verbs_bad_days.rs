@@ -357,3 +357,62 @@ fn a_completion_whose_answer_is_lost_is_settled_by_the_object() {
         assert_eq!(ended.code, Some(i32::from(!is_ours)), "{}", ended.stderr);
     }
 }
+
+/// Of many copies each failure is named and stops no other; a listing that breaks off is said, and so is an
+/// interrupt.
+#[test]
+fn many_copies_on_a_bad_day() {
+    let copies = |log: &Log| log.lock().unwrap().iter().filter(|line| line.starts_with("PUT")).count();
+    for (is_cut, exit) in [(false, 5), (true, 5)] {
+        let log = Log::default();
+        let noted = log.clone();
+        let raw = Raw::start(move |asked| {
+            note(&noted, asked);
+            match (asked.method(), asked.path()) {
+                ("HEAD", _) => object("\"s\"", 7),
+                ("GET", path) if path.contains("continuation-token") => {
+                    refused("400 Bad Request", "InvalidArgument")
+                }
+                ("GET", _) => page(&keys(0..100), is_cut.then_some("more")),
+                ("PUT", path) if path.ends_with('7') => refused("403 Forbidden", "AccessDenied"),
+                _ => copied("\"c\""),
+            }
+        });
+        let ended = run(&mut at(&raw, &["cp", "-r", "s3://bucket/d", "s3://bucket/e", "--json"]));
+        assert_eq!(ended.code, Some(exit), "{}", ended.stderr);
+        assert_eq!(copies(&log), 100);
+        let events = ended.events();
+        let summary = events.last().unwrap();
+        assert_eq!((&summary["ok"], &summary["failed"]), (&90.into(), &10.into()), "{summary}");
+        let incomplete = events.iter().any(|event| event["event"] == "error" && event["exit"] == 3);
+        assert_eq!(incomplete, is_cut, "{}", ended.stderr);
+    }
+    // Half of the copies are never answered.
+    let silent = Arc::new(AtomicUsize::new(0));
+    let counted = silent.clone();
+    let raw = Raw::start(move |asked| match (asked.method(), asked.path()) {
+        ("HEAD", _) => object("\"s\"", 7),
+        ("GET", _) => page(&keys(0..1_000), Some(&format!("t{}", asked.number))),
+        (_, path) if path.ends_with(['1', '3', '5', '7', '9']) => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Answer { bytes: Vec::new(), then: Then::Silence }
+        }
+        _ => copied("\"c\""),
+    });
+    let mut child = at(&raw, &["cp", "-r", "s3://bucket/d", "s3://bucket/e"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("copies without an answer", || {
+        silent.load(Ordering::SeqCst) >= 32 || child.try_wait().unwrap().is_some()
+    });
+    signal("INT", child.id());
+    let ended = ended(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("interrupted: 3") && ended.stderr.contains(" objects copied"),
+        "{}",
+        ended.stderr
+    );
+}
