@@ -14,7 +14,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("memory", &["base"]),
     ("net", &["base", "memory"]),
     ("sink", &["base", "disk", "memory"]),
-    ("source", &["base", "memory"]),
+    ("source", &["base", "disk", "memory"]),
     ("api", &["base", "net"]),
     ("gate", &["base", "memory", "api"]),
     ("http", &["base", "memory", "net", "sink", "source", "gate"]),

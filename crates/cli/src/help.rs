@@ -36,8 +36,8 @@ Examples:
   pg_dump db | zstd | flatout cp - s3://backups/db.zst
 
 An uploaded object appears whole, or not at all: large ones are sent in parts (--part-size), and the origin \
-compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end; \
-parts that were sent by then are deleted.
+compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end. \
+A large file goes on where it was broken off when the same command is run again; other parts that were sent are deleted.
 
 The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
 and whenever something fails, what stood there before stays.

@@ -218,11 +218,14 @@ fn report(
     let done = outcome.result.as_ref().ok();
     let exit = match &outcome.result {
         Ok(done) => {
+            if let Some(note) = &done.resume_note {
+                console.warn(&format!("{target}: {note}"));
+            }
             console.say(&format!(
                 "{} -> {}: {}, verified: {}",
                 one_line(&source.shown()),
                 one_line(&target.to_string()),
-                amount(done.bytes, 0, done.seconds),
+                amount(done.bytes, done.resumed_bytes, done.seconds),
                 done.verified
             ))?;
             limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
@@ -233,6 +236,8 @@ fn report(
     let event = events::Object {
         bytes: done.map_or(0, |done| done.bytes),
         fetched: outcome.fetched_bytes,
+        resumed: done.map_or(0, |done| done.resumed_bytes),
+        note: done.and_then(|done| done.resume_note.clone()),
         verified: done.map(|done| done.verified.to_string()),
         etag: done.and_then(|done| done.version.etag.clone()),
         seconds: outcome.seconds,
@@ -252,6 +257,7 @@ fn report(
         failed: 1 - ok,
         bytes: event.bytes,
         fetched: event.fetched,
+        resumed: event.resumed,
         seconds: event.seconds,
         limited_by: done.and_then(|done| done.limited_by).map(Limited::from),
         exit: exit.code(),

@@ -141,3 +141,35 @@ fn ctrl_c_leaves_neither_object_nor_parts() {
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     assert_eq!((stored(&buckets, "key"), parts()), (None, 0));
 }
+
+/// Killed with -9 in its midst, and run again: little is sent twice.
+#[test]
+fn a_killed_upload_goes_on() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let (file, state, body) = (folder.at("file"), folder.at("state"), bytes(160 * MIB));
+    fs::write(&file, &body).unwrap();
+    let part = ["--part-size", "5MiB", "--parallel", "2"];
+    let copy = |more: &[&str]| {
+        let mut command =
+            at(&buckets, &[&["cp", &file, "s3://bucket/key", "--json"][..], &part, more].concat());
+        command.env("XDG_STATE_HOME", &state);
+        command
+    };
+    let mut slow = copy(&["--bandwidth", "80MiB/s"]);
+    let mut child = slow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let noted = || {
+        let journals = fs::read_dir(format!("{state}/flatout/uploads")).into_iter().flatten().flatten();
+        journals.map(|journal| fs::read(journal.path()).unwrap_or_default().len()).sum::<usize>()
+    };
+    // Some 100 bytes a part.
+    wait_until("ten parts", || noted() > 1_500 || child.try_wait().unwrap().is_some());
+    signal("KILL", child.id());
+    child.wait().unwrap();
+    assert_eq!(stored(&buckets, "key"), None);
+    let done = run(&mut copy(&[])).clean();
+    let event = &done.events()[0];
+    let (resumed, sent) = (event["resumed"].as_u64().unwrap(), event["fetched"].as_u64().unwrap());
+    assert!(resumed >= 40 * MIB as u64 && resumed + sent == body.len() as u64, "{}", done.text());
+    assert!(stored(&buckets, "key") == Some(body));
+    assert_eq!(fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count(), 0, "nothing is left");
+}

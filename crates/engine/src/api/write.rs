@@ -29,6 +29,8 @@ pub(crate) enum WriteStep {
     Part { upload_id: Arc<str>, number: u32, content: Content },
     /// Makes an object of the parts.
     Complete { upload_id: Arc<str>, stored_as: Arc<StoredAs>, whole: Content, parts: Arc<[DonePart]> },
+    /// One page of the parts that an upload has.
+    ListParts { upload_id: Arc<str>, marker: Option<u32> },
     /// Gives an upload up: its parts are deleted.
     Abort { upload_id: Arc<str> },
 }
@@ -51,6 +53,7 @@ impl Write {
     pub(crate) fn class(&self) -> Class {
         match self.step {
             WriteStep::Abort { .. } => Class::Delete,
+            WriteStep::ListParts { .. } => Class::List,
             _ => Class::Write,
         }
     }
@@ -80,6 +83,7 @@ impl Write {
             WriteStep::Complete { upload_id, stored_as, whole, .. } => {
                 s3.complete_upload(bucket, key, upload_id, &stored_as.condition, whole.checksum, whole.bytes)
             }
+            WriteStep::ListParts { upload_id, marker } => s3.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => s3.abort_upload(bucket, key, upload_id),
         };
         let checksum = self.content().and_then(|content| content.checksum);
@@ -102,6 +106,7 @@ impl Write {
             WriteStep::Complete { upload_id, stored_as, .. } => {
                 oss.complete_upload(bucket, key, upload_id, &stored_as.options, &stored_as.condition)
             }
+            WriteStep::ListParts { upload_id, marker } => oss.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => oss.abort_upload(bucket, key, upload_id),
         };
         self.set_length(&mut request);
@@ -121,7 +126,7 @@ impl Write {
         let bytes = match self.step {
             WriteStep::Put { content, .. } | WriteStep::Part { content, .. } => content.bytes,
             WriteStep::Complete { .. } => self.document().len() as u64,
-            WriteStep::CreateUpload { .. } | WriteStep::Abort { .. } => return,
+            WriteStep::CreateUpload { .. } | WriteStep::ListParts { .. } | WriteStep::Abort { .. } => return,
         };
         request.set("content-length", bytes.to_string());
     }

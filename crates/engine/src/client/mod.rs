@@ -100,6 +100,7 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            upload_journals: config.upload_journals,
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             pool,
             memory_plan,

@@ -1,5 +1,6 @@
 //! What the threads of a client share: settings, keys, what is known of origins, and memory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) memory_plan: MemoryPlan,
     pub(crate) gates: Gates,
+    /// Where journals of uploads lie.
+    pub(crate) upload_journals: Option<PathBuf>,
     /// `--bandwidth`, for all transfers together.
     pub(crate) bandwidth: Option<Bandwidth>,
 }
