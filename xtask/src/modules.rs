@@ -20,7 +20,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("http", &["base", "memory", "net", "sink", "source", "gate"]),
     ("shard", &["base", "memory", "net", "source", "api", "gate", "http"]),
     ("transfer", &["base", "disk", "memory", "net", "sink", "source", "api", "gate", "http", "shard"]),
-    ("batch", &["base", "disk", "memory", "sink", "api", "gate", "shard", "transfer"]),
+    ("batch", &["base", "disk", "memory", "sink", "source", "api", "gate", "shard", "transfer"]),
     ("read", &["base", "memory", "sink", "api", "gate", "shard", "transfer"]),
     (
         "client",

@@ -1,5 +1,6 @@
 //! The `flatout` program: reads the command line, runs one command, maps its end to an exit code.
 
+mod amount;
 mod args;
 mod bench;
 mod commands;
@@ -21,6 +22,7 @@ mod refusal;
 mod select;
 mod signal;
 mod stdout;
+mod stored_as;
 mod sys;
 mod temporary_files;
 mod upload;

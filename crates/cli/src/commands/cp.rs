@@ -6,9 +6,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use flatout_engine::{Client, Dialect, ErrorKind, Report, is_temporary_name};
-use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
+use crate::amount::amount;
 use crate::args::Cp;
 use crate::commands::{cp_many, cp_upload};
 use crate::console::{Carries, Console};
@@ -276,16 +276,6 @@ fn sentence(source: &Location, path: &Path, done: &Report) -> String {
         amount(done.bytes, done.resumed_bytes, done.seconds),
         done.verified
     )
-}
-
-/// How much there is, how much of it an earlier run had left, and how fast the rest came.
-pub fn amount(bytes: u64, resumed_bytes: u64, seconds: f64) -> String {
-    let rate = if seconds > 0.0 { (bytes - resumed_bytes) as f64 / seconds } else { 0.0 };
-    let resumed = match resumed_bytes {
-        0 => String::new(),
-        _ => format!(", resumed: {} of it", format_size(resumed_bytes)),
-    };
-    format!("{}{resumed} in {seconds:.2} s, {}/s", format_size(bytes), format_size(rate as u64))
 }
 
 /// Says why what an earlier run had left was of no use.

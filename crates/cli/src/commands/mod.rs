@@ -6,6 +6,7 @@ pub mod config;
 pub mod cp;
 pub mod cp_many;
 pub mod cp_upload;
+pub mod cp_upload_many;
 pub mod doctor;
 pub mod ls;
 pub mod man;

@@ -25,6 +25,7 @@ use crate::base::hint::{Hint, setting_to, text};
 use crate::base::operation::Direction;
 use crate::base::report::{Report, Stat};
 use crate::base::version::Object;
+use crate::batch::puts::{ManyPuts, WantedPut};
 use crate::batch::{Batch, Many, Wanted};
 use crate::client::config::Config;
 use crate::client::list::{Bucket, Listing, repeats_a_page};
@@ -49,8 +50,6 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
 use crate::transfer::put::Put;
 use crate::transfer::resources::{Resources, TransferOptions};
-use crate::transfer::upload::Upload;
-use crate::transfer::upload_workers;
 use crate::transfer::workers::{run_lead, work_source};
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
@@ -160,26 +159,19 @@ impl Client {
     /// What can be known before anything is sent: a source that cannot be read, a location that cannot be
     /// written to.
     pub fn put(&self, put: Put) -> Result<Transfer, Error> {
-        check_put(&put).map_err(|error| error.during("upload", &put.location))?;
-        let gate = self.shared.gate_of(&put.location, Direction::Write);
-        let resources = Resources {
-            slots: gate.slots(gate.new_transfer(), put.priority),
-            gate: gate.clone(),
-            shards: self.shards.clone(),
-            care: TransferOptions::of(&self.shared.settings),
-        };
-        let running = Arc::new(Upload::start(put, self.shared.account.clone(), resources)?);
-        let first = self.shards.way_to(0)?;
-        let source = upload_workers::work_source(&running);
-        let seat = gate.join(running.transfer.slots.transfer(), source, 0);
-        let hold = TransferGuard::new(running.clone());
-        let lead = Task::new(move |shard| upload_workers::run_upload(shard, hold, seat));
-        if let Err(unsent) = first.send(Job::Task(lead)) {
-            running.transfer.end.forget_call();
-            drop(unsent);
-            return Err(self.shards.unanswered().during("upload", &running.transfer.name));
-        }
-        Ok(Transfer::new(running))
+        put.start(&self.shared, &self.shards)
+    }
+
+    /// Starts puts of many files. `wanted` is read by a thread of its own, a little ahead of what is sent;
+    /// its first error ends it ([`ManyPuts::incomplete`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalIo`] when no thread can be started.
+    pub fn put_many(
+        &self,
+        wanted: impl Iterator<Item = Result<WantedPut, Error>> + Send + 'static,
+    ) -> Result<ManyPuts, Error> {
+        ManyPuts::start(self.shared.clone(), self.shards.clone(), wanted)
     }
 
     /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere.
@@ -450,27 +442,6 @@ impl Client {
             let note = self.shared.account.note_on_path(dialect);
             error.with_hint(note.unwrap_or_else(|| format!("does this endpoint speak {name}?")))
         })
-    }
-}
-
-/// What of a put can be known to be refused before anything is sent.
-fn check_put(put: &Put) -> Result<(), Error> {
-    check_object(&put.location)?;
-    let checked = match Dialect::of(&put.location) {
-        Dialect::S3 => put.options.check_s3(),
-        Dialect::Oss => put.options.check_oss(),
-        Dialect::Plain => {
-            let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
-            return Err(error.with_hint("name a bucket by s3:// or oss://"));
-        }
-    };
-    checked.map_err(|wrong| Error::new(ErrorKind::Usage, wrong.to_string()))?;
-    match Dialect::of(&put.location) {
-        Dialect::Oss if !put.condition.is_kept_by_oss() => {
-            let cause = "OSS cannot write on the condition that an object has a certain ETag";
-            Err(Error::new(ErrorKind::Unsupported, cause))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod response;
 pub(crate) mod single;
+mod start_put;
 pub(crate) mod upload;
 mod upload_resume;
 mod upload_stream;

@@ -105,7 +105,9 @@ async fn lead_single(shard: &Rc<Shard>, upload: &Upload, bytes: u64) -> Result<(
     let OpenSource::File(_) = &upload.source else {
         return put(shard, upload, &upload.source.body(&range)).await;
     };
-    let mut memory = shard.shared.pool.lease(bytes.try_into().expect("a short object fits into memory"))?;
+    // Before the slot, so that whoever has one needs nothing that others hold. It comes in turn.
+    let room = usize::try_from(bytes).expect("a short object fits into memory");
+    let mut memory = shard.shared.pool.holder().lease(room).await?;
     let mut at = 0;
     while at < bytes {
         let room = &mut memory.as_mut_slice()[at as usize..bytes as usize];

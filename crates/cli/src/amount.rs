@@ -1,0 +1,13 @@
+//! Bytes and their speed, in words.
+
+use flatout_settings::format_size;
+
+/// How much there is, how much of it an earlier run had left, and how fast the rest came.
+pub fn amount(bytes: u64, resumed_bytes: u64, seconds: f64) -> String {
+    let rate = if seconds > 0.0 { (bytes - resumed_bytes) as f64 / seconds } else { 0.0 };
+    let resumed = match resumed_bytes {
+        0 => String::new(),
+        _ => format!(", resumed: {} of it", format_size(resumed_bytes)),
+    };
+    format!("{}{resumed} in {seconds:.2} s, {}/s", format_size(bytes), format_size(rate as u64))
+}
