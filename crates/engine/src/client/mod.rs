@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::api::account::{Account, Dialect, Operation, RequestSigner, Target, check_object};
 use crate::api::credentials::{Anonymous, Grant, Keys, Provider, Refused};
+use crate::base::blocking_pool::BlockingPool;
 use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
@@ -99,6 +100,7 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            hashing: BlockingPool::at_most(hashing_threads(&settings), "flatout-hash"),
             upload_journals: config.upload_journals,
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             pool,
@@ -443,6 +445,12 @@ impl Client {
             error.with_hint(note.unwrap_or_else(|| format!("does this endpoint speak {name}?")))
         })
     }
+}
+
+/// One thread can hash about what two shards send.
+fn hashing_threads(settings: &Settings) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.min(2 * settings.shards.max(1) as usize)
 }
 
 /// The knob whose value a location's error is about.

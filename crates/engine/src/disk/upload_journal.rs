@@ -118,6 +118,13 @@ impl UploadJournal {
         let _ = file.write_all(line(&words).as_bytes());
     }
 
+    /// The upload has ended: another may go on from here, though this one is not dropped yet.
+    pub(crate) fn unlock(&self) {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // A lock that cannot be given up goes with the file.
+        let _ = rustix::fs::flock(&*file, FlockOperation::Unlock);
+    }
+
     /// The upload is over: nothing is left to go on from.
     pub(crate) fn remove(&self) {
         // Under the lock, which goes with the file.

@@ -285,6 +285,9 @@ impl Running for Upload {
         if let OpenSource::Stream(ring) = &self.source {
             ring.end();
         }
+        if let Some(journal) = self.journal.get() {
+            journal.unlock();
+        }
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let result = result.map_err(|error| {
             let error = error.during("upload", &self.transfer.name);

@@ -11,7 +11,7 @@ use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PartsUpload, Upload};
-use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
+use crate::transfer::upload_workers::{begin, complete, hashed, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
@@ -107,7 +107,9 @@ async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledR
         worker.transfer.join_shard(shard.number);
         let sent = async {
             let body = OutgoingBody::Bytes(room.content());
-            send_part(&shard, &worker, number, &body, slot).await.map(drop)
+            let algorithm = worker.parts.get().and_then(|parts| parts.algorithm);
+            let sum = hashed(&shard, &body, algorithm)?;
+            send_part(&shard, &worker, number, (&body, sum), slot).await.map(drop)
         };
         run_until_stopped(&*worker, sent).await;
     });

@@ -1,6 +1,7 @@
 //! The loops that carry an upload: the lead, which begins and completes it, and the workers, which send part
 //! after part.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -37,6 +38,7 @@ use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::Attempts;
 use flatout_policy::upload::part_bytes;
 
@@ -84,7 +86,7 @@ pub(crate) async fn run_upload(shard: Rc<Shard>, hold: TransferGuard<Upload>, se
 /// Sends parts until none is left, or another's turn has come.
 async fn run_worker(shard: Rc<Shard>, hold: TransferGuard<Upload>, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    run_until_stopped(&*hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
+    run_until_stopped(&*hold, work(&shard, hold.running(), hold.transfer.working(), Some(slot))).await;
 }
 
 async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Error> {
@@ -167,7 +169,7 @@ async fn lead_parts(
         None => begin(shard, hold, Some((part_bytes, bytes))).await?,
     };
     hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
-    work(shard, hold, hold.transfer.working(), None).await?;
+    work(shard, hold.running(), hold.transfer.working(), None).await?;
     wait_for_parts(parts, parts.count()).await;
     complete(shard, hold, parts).await
 }
@@ -216,7 +218,7 @@ async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<Al
 /// Sends part after part, as long as the slot stays with this worker or no other is left to go on.
 async fn work(
     shard: &Rc<Shard>,
-    upload: &Upload,
+    upload: &Arc<Upload>,
     mut working: Working<'_>,
     mut slot: Option<Slot>,
 ) -> Result<(), Error> {
@@ -227,7 +229,9 @@ async fn work(
             None => upload.transfer.slots.acquire().await,
         };
         let Some((number, range)) = parts.take() else { break };
-        let slot_of_part = send_part(shard, upload, number, &upload.source.body(&range), with).await?;
+        let sum = hashed_aside(shard, upload, parts.algorithm, &range).await?;
+        let body = upload.source.body(&range);
+        let slot_of_part = send_part(shard, upload, number, (&body, sum), with).await?;
         let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
         slot = slot_of_part.and_then(|slot| upload.transfer.slots.keep(slot, left, shard.number as usize));
         if slot.is_none() && working.may_end() {
@@ -242,12 +246,11 @@ pub(super) async fn send_part(
     shard: &Rc<Shard>,
     upload: &Upload,
     number: u32,
-    body: &OutgoingBody<'_>,
+    (body, sum): (&OutgoingBody<'_>, Option<(Algorithm, u64)>),
     slot: Slot,
 ) -> Result<Option<Slot>, Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let parts = upload.parts.get().expect("parts are sent once the upload has begun");
-    let sum = hashed(shard, body, parts.algorithm)?;
     let content = Content { bytes: body.bytes(), checksum: sum };
     let start_s = upload.transfer.clock_s();
     let (mut slot, mut attempts) = (Some(slot), Attempts::default());
@@ -413,8 +416,32 @@ async fn wait_or_give_up(
     Ok(Some(transfer.slots.acquire().await))
 }
 
+/// The checksum of a part, taken by a thread of its own: others are sent meanwhile, and a slow disk holds up
+/// nothing else.
+async fn hashed_aside(
+    shard: &Rc<Shard>,
+    upload: &Arc<Upload>,
+    algorithm: Option<Algorithm>,
+    range: &Range<u64>,
+) -> Result<Option<(Algorithm, u64)>, Error> {
+    let Some(algorithm) = algorithm else { return Ok(None) };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (owner, part) = (upload.clone(), range.clone());
+    shard.shared.hashing.run(move || {
+        let mut scratch = vec![0; RECEIVE_BYTES];
+        let sum = checksum(&owner.source.body(&part), algorithm, &mut scratch);
+        // The upload may have been stopped meanwhile.
+        let _ = tell.send(sum);
+    });
+    match told.await {
+        Ok(sum) => Ok(Some((algorithm, sum?))),
+        // No thread could be had.
+        Err(_) => hashed(shard, &upload.source.body(range), Some(algorithm)),
+    }
+}
+
 /// The checksum of what is to be sent, in that form.
-fn hashed(
+pub(super) fn hashed(
     shard: &Shard,
     body: &OutgoingBody<'_>,
     algorithm: Option<Algorithm>,
