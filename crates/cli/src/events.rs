@@ -93,6 +93,110 @@ pub struct Summary {
     pub exit: u8,
 }
 
+/// One object that was to be deleted.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "object")]
+pub struct DeletedObject {
+    pub action: &'static str,
+    pub status: &'static str,
+    pub key: String,
+    pub source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_id: Option<String>,
+    /// Absent where the size is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The last event of a run that deletes objects.
+#[derive(Serialize, Default)]
+#[serde(tag = "event", rename = "summary")]
+pub struct DeleteSummary {
+    pub action: &'static str,
+    pub objects: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Asked for when an interrupt came.
+    pub unknown: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    pub exit: u8,
+}
+
+/// A bucket that was made or deleted.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "bucket")]
+pub struct Bucket {
+    /// `make` or `delete`.
+    pub action: &'static str,
+    pub status: &'static str,
+    pub bucket: String,
+    /// What it held, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploads: Option<u64>,
+}
+
+/// A presigned URL: the only event with a secret in it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "presigned")]
+pub struct Presigned {
+    pub key: String,
+    pub source: String,
+    pub method: &'static str,
+    pub url: String,
+    pub expires_seconds: u64,
+}
+
+/// What lies below a prefix.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "usage")]
+pub struct Usage {
+    /// The prefix; empty for a bucket.
+    pub key: String,
+    pub source: String,
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// The checksums of a file, or those that an origin states of an object.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "hash")]
+pub struct Hash {
+    pub source: String,
+    pub bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    pub checksums: Vec<Checksum>,
+}
+
+/// An unfinished upload.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "upload")]
+pub struct Upload {
+    /// `unfinished`, `aborted` or `failed`.
+    pub status: &'static str,
+    pub key: String,
+    pub source: String,
+    pub upload_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
+}
+
+/// The last event of a look at uploads.
+#[derive(Serialize, Default)]
+#[serde(tag = "event", rename = "summary")]
+pub struct UploadsSummary {
+    pub action: &'static str,
+    pub uploads: u64,
+    pub aborted: u64,
+    pub failed: u64,
+    pub exit: u8,
+}
+
 /// One line of a listing.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "entry")]

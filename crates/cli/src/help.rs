@@ -35,6 +35,12 @@ Examples:
   flatout cp -r checkpoints/ s3://models/checkpoints/ --exclude '*.tmp'
   flatout cp report.html oss://site/index.html --cache-control max-age=300 --metadata author=ann
   pg_dump db | zstd | flatout cp - s3://backups/db.zst
+  flatout cp s3://models/llama/model.safetensors s3://backups/llama/
+  flatout cp s3://models/big.tar oss://backups/big.tar
+
+An object is copied to another by the service itself where both are its own, with its metadata and tags, and in \
+parts where it is longer than 256 MiB; else its bytes pass through this machine. A copy is of one version of its \
+source, and appears whole or not at all. Storage class, encryption and access list are never the source's.
 
 An uploaded object appears whole, or not at all: large ones are sent in parts (--part-size), and the origin \
 compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end. \
@@ -78,6 +84,90 @@ pub const STAT: &str = "\
 Examples:
   flatout stat s3://models/llama/model.safetensors
   flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
+
+pub const MV: &str = "\
+Examples:
+  flatout mv s3://models/big.tar s3://backups/big.tar
+  flatout mv model.safetensors s3://models/llama/
+  flatout mv s3://logs/today.zst .
+
+The copy is the one of `flatout cp`. Then the new object is looked at (size and ETag), a file is synced to disk, and only \
+then the source is deleted, as long as it is still what was copied: a file that changed stays, and so does an object \
+with another ETag. S3 is asked to delete no other version; OSS has no such condition, and some servers of S3 overlook \
+it, so that the source is also looked at just before. When anything fails the source stays, and the exit code says so.";
+
+pub const RM: &str = "\
+Examples:
+  flatout rm s3://models/readme.txt
+  flatout rm s3://data/part-0 s3://data/part-1
+  flatout rm 's3://logs/2026-11-2?/*.zst'
+  flatout rm -r s3://models/llama/
+  flatout rm -r s3://data/ --all --include '*.parquet' --dry-run
+
+An object that is not there is an error, as with rm(1). -r and patterns delete in batches of 1,000 while they list; each \
+failure is named, and stops no other. Where everything in a bucket may be meant, --all is needed. --dry-run prints what \
+would be deleted, line by line.
+
+Exit code 3 says that the listing broke off: what was deleted before is counted, what else there is is not known. After \
+ctrl-C the last line says how many objects are gone.
+
+In a bucket that keeps versions a deleted object is hidden, and its versions stay; --version-id deletes one of them for \
+good.";
+
+pub const MB: &str = "\
+Examples:
+  flatout mb s3://new-bucket
+  flatout mb s3://new-bucket --region eu-west-1
+  flatout mb oss://new-bucket --oss-region cn-hangzhou";
+
+pub const RB: &str = "\
+Examples:
+  flatout rb s3://site --force --yes
+  flatout rb s3://empty-bucket
+
+Without --force the bucket has to be empty. With it the objects and unfinished uploads are counted first and the numbers \
+said; then a terminal is asked, or --yes is needed. Older versions of objects are not deleted: the bucket stays, then.";
+
+pub const PRESIGN: &str = "\
+Examples:
+  flatout presign s3://models/big.tar
+  flatout presign s3://models/big.tar --expires 7d
+  flatout presign --put s3://models/incoming.tar --expires 15m
+
+The URL is a secret: whoever has it reads the object, or with --put writes it (`curl -T FILE URL`), until it expires \
+or the keys do. It is printed on standard output and nowhere else. Nothing is sent, and whether the object is there is \
+not looked at.";
+
+pub const DU: &str = "\
+Examples:
+  flatout du s3://models
+  flatout du -r s3://models/
+  flatout du s3://data/ --by-prefix 1
+  flatout du s3://data/ --include '*.parquet' --json | jq .bytes
+
+A line has bytes, objects and the prefix; that of the whole is the last. The numbers are those of a listing: older \
+versions and unfinished uploads (`flatout uploads`) are not in them. Memory does not grow with the number of objects.";
+
+pub const HASH: &str = "\
+Examples:
+  flatout hash s3://models/big.tar
+  flatout hash model.safetensors s3://models/llama/model.safetensors
+  flatout hash report.html --algorithm md5
+  tar -c data | flatout hash - --algorithm crc64nvme
+
+A file is read, and its checksums are written as origins write them: CRCs of S3 in base64, crc64xz (OSS) in decimal, MD5 \
+as in an ETag. Of an object the origin is asked, and nothing is read: what it does not state is an error. A checksum of \
+parts' checksums cannot be compared with a file's.";
+
+pub const UPLOADS: &str = "\
+Examples:
+  flatout uploads s3://backups
+  flatout uploads s3://backups/db --older-than 7d
+  flatout uploads s3://backups --older-than 7d --abort
+
+A line has when the upload was begun, its id and the object that it was to make. Parts of unfinished uploads are paid \
+for like objects, and no listing of objects shows them. An upload that is under way is unfinished, too: --older-than \
+spares those that began lately.";
 
 pub const MOUNT: &str = "\
 Examples:

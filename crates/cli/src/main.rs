@@ -1,6 +1,5 @@
 //! The `flatout` program: reads the command line, runs one command, maps its end to an exit code.
 
-mod amount;
 mod args;
 mod bench;
 mod commands;
@@ -90,6 +89,14 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Cat(args) => commands::cat::run(args, console),
         Command::Ls(args) => commands::ls::run(args, console),
         Command::Stat(args) => commands::stat::run(args, console),
+        Command::Mv(args) => commands::mv::run(args, console),
+        Command::Rm(args) => commands::rm::run(args, console),
+        Command::Mb(args) => commands::buckets::make(args, console),
+        Command::Rb(args) => commands::buckets::remove(args, console),
+        Command::Presign(args) => commands::presign::run(args, console),
+        Command::Du(args) => commands::du::run(args, console),
+        Command::Hash(args) => commands::hash::run(args, console),
+        Command::Uploads(args) => commands::uploads::run(args, console),
         Command::Mount(args) => commands::mount::run(args, console),
         Command::Umount(args) => commands::umount::run(args, console),
         Command::Top(args) => commands::top::run(args, console),
@@ -114,6 +121,10 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
 fn answers(command: &Command) -> bool {
     match command {
         Command::Cp(args) => args.dry_run || carries(command) == Carries::Bytes,
+        Command::Mv(args) => args.dry_run,
+        Command::Rm(args) => args.dry_run,
+        Command::Mb(_) | Command::Rb(_) => false,
+        Command::Uploads(args) => !args.abort,
         Command::Man(args) => args.folder.is_none(),
         Command::Mount(_) | Command::Umount(_) | Command::Drain => false,
         _ => true,

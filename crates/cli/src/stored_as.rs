@@ -14,7 +14,7 @@ pub enum Symlinks {
 }
 
 /// What an uploaded object is stored with.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Uploads")]
 pub struct StoredAs {
     /// The object's Content-Type; by its extension otherwise

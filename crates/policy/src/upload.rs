@@ -36,6 +36,22 @@ pub fn part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
     Some(part.max(bytes.div_ceil(PARTS_MOST).next_multiple_of(MIB)).min(PART_MOST))
 }
 
+/// A copy within the service that carries no more is one request. Servers that answer only when they are done
+/// must copy it within the stall timeout, 20 s by default: at 13 MiB/s.
+const COPY_SINGLE: u64 = 256 * MIB;
+/// Parts of a longer copy: 8 of them in flight end within the stall timeout where the store copies 26 MiB/s.
+const COPY_PART: u64 = 64 * MIB;
+
+/// How long each part but the last is of a copy within the service; `None` where it is one request. `asked`
+/// is the user's own length.
+pub fn copy_part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
+    let part = asked.unwrap_or(COPY_PART).clamp(PART_LEAST, PART_MOST);
+    if bytes <= asked.map_or(COPY_SINGLE, |_| part) {
+        return None;
+    }
+    Some(part.max(bytes.div_ceil(PARTS_MOST).next_multiple_of(MIB)).min(PART_MOST))
+}
+
 /// How long part `number` (from 1) of a stream is, of which nobody knows where it ends: longer and longer, so
 /// that 10,000 are enough, and never more than `most`.
 pub fn stream_part_bytes(number: u64, asked: Option<u64>, most: u64) -> u64 {
@@ -74,6 +90,23 @@ mod tests {
         check(100 * MIB, Some(1), Some(PART_LEAST));
         check(1_000_000 * MIB, Some(8 * MIB), Some(100 * MIB));
         check(6 << 30, Some(6 << 30), Some(PART_MOST));
+    }
+
+    #[test]
+    fn copies_of_any_length_have_parts_enough() {
+        let check = |bytes, asked, expected| {
+            let part = copy_part_bytes(bytes, asked);
+            assert_eq!(part, expected, "{bytes} {asked:?}");
+            assert!(part.is_none_or(|part| bytes.div_ceil(part) <= PARTS_MOST && part <= PART_MOST));
+        };
+        check(0, None, None);
+        check(256 * MIB, None, None);
+        check(256 * MIB + 1, None, Some(64 * MIB));
+        check(640_000 * MIB + 1, None, Some(65 * MIB));
+        check(OBJECT_MOST, None, Some(PART_MOST));
+        check(5 * MIB, Some(1), None);
+        check(5 * MIB + 1, Some(1), Some(PART_LEAST));
+        check(6 << 30, Some(8 << 30), Some(PART_MOST));
     }
 
     #[test]

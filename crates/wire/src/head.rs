@@ -76,6 +76,11 @@ pub struct Head {
     pub object_type: Option<String>,
     /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
     pub metadata: Vec<(String, String)>,
+    /// The headers that describe the content beside its type, as the object was stored with them: by their
+    /// names in lower case.
+    pub content_headers: Vec<(&'static str, String)>,
+    /// How many tags the object has; S3 says so only where there are some and the keys may read them.
+    pub tags_count: Option<u32>,
     /// Where the bucket lies: S3 says it even in a refused HEAD.
     pub bucket_region: Option<String>,
     /// What `Content-Length` said, also where [`Head::body`] is `None`: of a HEAD it is the size of the
@@ -219,6 +224,8 @@ impl Head {
             copy_source_version_id: None,
             object_type: None,
             metadata: Vec::new(),
+            content_headers: Vec::new(),
+            tags_count: None,
             bucket_region: None,
             content_length: None,
         }
@@ -280,6 +287,12 @@ impl HeadReader {
             b"x-oss-ec" => head.ec = some(text),
             b"x-oss-err" => head.error_document = BASE64.decode_to_vec(text).ok(),
             b"x-amz-mp-parts-count" => head.parts_count = text.parse().ok(),
+            b"x-amz-tagging-count" | b"x-oss-tagging-count" => head.tags_count = text.parse().ok(),
+            b"cache-control" => head.content_headers.push(("cache-control", text.into())),
+            b"content-disposition" => head.content_headers.push(("content-disposition", text.into())),
+            b"content-encoding" => head.content_headers.push(("content-encoding", text.into())),
+            b"content-language" => head.content_headers.push(("content-language", text.into())),
+            b"expires" => head.content_headers.push(("expires", text.into())),
             b"x-amz-bucket-region" => head.bucket_region = some(text),
             b"x-amz-checksum-type" => self.is_composite = text.eq_ignore_ascii_case("COMPOSITE"),
             _ => self.take_checksum_or_metadata(name, value),

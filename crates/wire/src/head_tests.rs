@@ -22,7 +22,8 @@ fn an_answer_of_s3() {
         x-amz-checksum-crc64nvme: rosUhgp5mIg=\nx-amz-checksum-type: FULL_OBJECT\nX-Amz-Meta-Made-By: me \n\
         Content-Range: bytes 0-8388607/4294967296\nContent-Type: binary/octet-stream\nServer: AmazonS3\n\
         Content-Length: 8388608\nx-amz-storage-class: STANDARD_IA\nx-amz-version-id: 3/L4kqtJl\n\
-        x-amz-bucket-region: eu-west-1");
+        x-amz-bucket-region: eu-west-1\nCache-Control: max-age=3, public\nExpires: never\n\
+        x-amz-tagging-count: 2");
     let checksum =
         Checksum { algorithm: Algorithm::Crc64Nvme, value: 0xae8b_1486_0a79_9888, kind: Coverage::Full };
     let expected = Head {
@@ -40,6 +41,8 @@ fn an_answer_of_s3() {
         storage_class: Some("STANDARD_IA".into()),
         version_id: Some("3/L4kqtJl".into()),
         metadata: vec![("made-by".into(), "me".into())],
+        content_headers: vec![("cache-control", "max-age=3, public".into()), ("expires", "never".into())],
+        tags_count: Some(2),
         bucket_region: Some("eu-west-1".into()),
         ..Head::empty(206)
     };

@@ -229,6 +229,20 @@ impl ObjectOptions {
         Ok(())
     }
 
+    /// Takes over a header that describes the content, by its name in lower case; others are passed over.
+    pub fn describe(&mut self, header: &str, value: &str) {
+        let place = match header {
+            "content-type" => &mut self.content_type,
+            "cache-control" => &mut self.cache_control,
+            "content-disposition" => &mut self.content_disposition,
+            "content-encoding" => &mut self.content_encoding,
+            "content-language" => &mut self.content_language,
+            "expires" => &mut self.expires,
+            _ => return,
+        };
+        *place = Some(value.to_owned());
+    }
+
     fn content_headers(&self) -> [(&'static str, Option<&str>); 6] {
         [
             ("content-type", self.content_type.as_deref()),

@@ -144,6 +144,11 @@ impl Oss {
         request
     }
 
+    /// The tags of an object, or of the version that the caller adds to the query.
+    pub fn get_tags(&self, bucket: &str, key: &str) -> Request {
+        self.request(Method::Get, bucket, key, "tagging".into())
+    }
+
     /// Creates a bucket in the region of the endpoint. It needs no body.
     pub fn create_bucket(&self, bucket: &str) -> Request {
         without_body(self.request(Method::Put, bucket, "", String::new()))

@@ -184,6 +184,11 @@ impl S3 {
         request
     }
 
+    /// The tags of an object, or of the version that the caller adds to the query.
+    pub fn get_tags(&self, bucket: &str, key: &str) -> Request {
+        self.request(Method::Get, bucket, key, "tagging".into())
+    }
+
     /// Creates a bucket, with `documents::create_bucket_body` as its body.
     pub fn create_bucket(&self, bucket: &str) -> Request {
         without_body(self.request(Method::Put, bucket, "", String::new()))

@@ -252,6 +252,24 @@ pub fn parse_deleted(xml: &[u8]) -> Result<Deleted, XmlError> {
     Ok(deleted)
 }
 
+/// Parses an answer to GetObjectTagging: keys and values.
+///
+/// # Errors
+/// A document that is malformed, cut off or another.
+pub fn parse_tags(xml: &[u8]) -> Result<Vec<(String, String)>, XmlError> {
+    let (mut tags, mut key, mut tag_value) = (Vec::new(), String::new(), String::new());
+    read(xml, &["Tagging"], |path, text| {
+        match path {
+            "TagSet/Tag/Key" => key = text.into(),
+            "TagSet/Tag/Value" => tag_value = text.into(),
+            "TagSet/Tag" => tags.push((std::mem::take(&mut key), std::mem::take(&mut tag_value))),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(tags)
+}
+
 /// Walks a document with one of these roots: paths are those below it.
 fn read(
     xml: &[u8],

@@ -229,6 +229,18 @@ fn encoded(text: &str) -> String {
     out
 }
 
+#[test]
+fn tags() {
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let two = "<TagSet><Tag><Key>a b</Key><Value>c&amp;d</Value></Tag><Tag><Key>e</Key><Value></Value></Tag></TagSet>";
+    check(parse_tags, "Tagging", two, vec![pair("a b", "c&d"), pair("e", "")]);
+    check(parse_tags, "Tagging", "<TagSet/>", vec![]);
+    // Nothing of the tag before leaks into one that states less.
+    let bare = "<TagSet><Tag><Key>a</Key><Value>b</Value></Tag><Tag><Key>c</Key></Tag></TagSet>";
+    check(parse_tags, "Tagging", bare, vec![pair("a", "b"), pair("c", "")]);
+    refuse(parse_tags, "Tags", "<TagSet/>", "expected <Tagging>");
+}
+
 proptest! {
     /// Lists that another writer encodes come back as they were.
     #[test]

@@ -100,6 +100,16 @@ pub enum Reason {
     Other,
 }
 
+/// Judges what a deletion says of one key that it did not delete: its code and message.
+pub fn of_key(code: &str, message: &str) -> Verdict {
+    let refusal = Refusal { code: code.into(), message: message.into(), ..Refusal::default() };
+    match retry_advice(code) {
+        Some(RetryAdvice::Again) => Verdict::Again(refusal),
+        Some(RetryAdvice::Later) => Verdict::Later(refusal),
+        Some(RetryAdvice::None) | None => Verdict::Refused(refusal),
+    }
+}
+
 /// Judges an answer. `body` is that of a control call or of a refusal; pass `&[]` for the payload of an
 /// object, which could itself be an `<Error>` document.
 pub fn of(status: u16, body: &[u8]) -> Verdict {

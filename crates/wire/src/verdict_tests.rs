@@ -230,3 +230,19 @@ fn messages_are_fit_for_a_terminal() {
     let message = refusal(of(400, body.as_bytes())).message;
     assert!(message.starts_with("a [31mb c") && message.chars().count() == 500, "{message}");
 }
+
+/// Of one key of a deletion, which has no status of its own.
+#[test]
+fn keys_of_a_deletion() {
+    for (code, expected) in [
+        ("InternalError", "again"),
+        ("SlowDown", "later"),
+        ("AccessDenied", "refused"),
+        ("NoSuchKey", "refused"),
+        ("Other", "refused"),
+    ] {
+        assert_eq!(word(&of_key(code, "m")), expected, "{code}");
+    }
+    assert_eq!(refusal(of_key("NoSuchKey", "")).reason(), Reason::NotFound);
+    assert_eq!(refusal(of_key("Other", "")).reason(), Reason::Other);
+}

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use flatout_engine::{Client, Dialect, ErrorKind, Report, is_temporary_name};
 use flatout_wire::location::Location;
 
-use crate::amount::amount;
 use crate::args::Cp;
-use crate::commands::{cp_many, cp_upload};
+use crate::commands::copied::{AfterCopy, amount};
+use crate::commands::{cp_between, cp_many, cp_upload};
 use crate::console::{Carries, Console};
 use crate::download::{Download, TransferOutcome};
 use crate::events;
@@ -45,8 +45,16 @@ impl CopyTarget {
 }
 
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+    run_and(args, console, &|_, _| Ok(()))
+}
+
+/// Copies, and does what is to be done after a copy of one object.
+pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
     if is_upload(args) {
-        return cp_upload::run(args, console);
+        return cp_upload::run(args, console, after);
+    }
+    if cp_between::is_meant(args) {
+        return cp_between::run(args, console, after);
     }
     refuse_what_comes_later(args)?;
     let location = origin::location("read", &args.source)?;
@@ -79,7 +87,7 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
         failure.hint =
             Some(format!("keys lie below {source}/: to copy that folder, `flatout cp -r {source}/ DIR`"));
     }
-    report(console, &source, &target, &outcome)
+    report(console, &source, &target, &outcome, |done| after(&client, done))
 }
 
 /// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so
@@ -132,10 +140,7 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
                 let why = format!("cp: {target}: a target is a path, without {scheme}://");
                 Err(Failure::usage(why).with_hint(format!("write {}", origin::masked(path))))
             }
-            _ => {
-                let why = format!("cp: {target}: copies between buckets come in a later version");
-                Err(Failure::usage(why).with_hint("copy to a file first"))
-            }
+            _ => unreachable!("that is a copy from object to object"),
         },
         (false, true) => unreachable!("that is an upload"),
         (false, false) if origin::is_a_path(source) => {
@@ -233,9 +238,10 @@ fn report(
     source: &Location,
     target: &CopyTarget,
     outcome: &TransferOutcome,
+    after: impl FnOnce(&Report) -> Result<(), Failure>,
 ) -> Result<Exit, Failure> {
     let (carries, event) = (target.carries(), event(source, target, outcome));
-    let exit = match (&outcome.result, target) {
+    let mut exit = match (&outcome.result, target) {
         (Ok(done), CopyTarget::File(path) | CopyTarget::Stream(path)) => {
             warn_of_note(console, source, done);
             console.say(&sentence(source, path, done))?;
@@ -250,7 +256,13 @@ fn report(
     if let Err(failure) = &outcome.result {
         console.failure(carries, failure);
     }
-    let ok = u64::from(outcome.result.is_ok());
+    if let Ok(done) = &outcome.result
+        && let Err(failure) = after(done)
+    {
+        console.failure(carries, &failure);
+        exit = failure.exit;
+    }
+    let ok = u64::from(exit == Exit::Clean);
     let summary = events::Summary {
         action: "download",
         objects: 1,

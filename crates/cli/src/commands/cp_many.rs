@@ -11,8 +11,8 @@ use flatout_engine::{
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
-use crate::amount::amount;
 use crate::args::Cp;
+use crate::commands::copied::amount;
 use crate::commands::repeats::{Repeats, Rest, grouped};
 use crate::console::{Carries, Console};
 use crate::events;

@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use flatout_engine::{Client, Dialect, ErrorKind};
+use flatout_engine::{Client, Dialect, ErrorKind, Report};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
-use crate::amount::amount;
 use crate::args::{Cp, Pipe};
+use crate::commands::copied::{AfterCopy, amount};
 use crate::commands::cp_upload_many;
 use crate::console::{Carries, Console};
 use crate::download::TransferOutcome;
@@ -23,7 +23,7 @@ use crate::upload::{Upload, UploadSource, blank_event, unreadable};
 use crate::{origin, outages};
 
 /// `flatout cp` with a URL as its target.
-pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
     refuse_what_is_for_downloads(args)?;
     if args.recursive {
         return cp_upload_many::run(args, console);
@@ -31,13 +31,15 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     refuse_what_is_for_many(args)?;
     let source = source(&args.source)?;
     let target = target(&args.target, &source)?;
-    copy(&source, &target, &args.stored_as, (args.no_clobber, args.dry_run), &args.knobs, console)
+    let how = (args.no_clobber, args.dry_run);
+    copy(&source, &target, &args.stored_as, how, &args.knobs, (console, after))
 }
 
 /// `flatout pipe`: what standard input brings, to an object.
 pub fn pipe(args: &Pipe, console: &Console) -> Result<Exit, Failure> {
     let target = target(&args.target, &UploadSource::Stdin)?;
-    copy(&UploadSource::Stdin, &target, &args.stored_as, (args.no_clobber, false), &args.knobs, console)
+    let how = (args.no_clobber, false);
+    copy(&UploadSource::Stdin, &target, &args.stored_as, how, &args.knobs, (console, &|_, _| Ok(())))
 }
 
 fn copy(
@@ -46,7 +48,7 @@ fn copy(
     stored_as: &StoredAs,
     (no_clobber, dry_run): (bool, bool),
     knobs: &Knobs,
-    console: &Console,
+    (console, after): (&Console, AfterCopy<'_>),
 ) -> Result<Exit, Failure> {
     let by_source = || match source {
         UploadSource::File(path) => path.to_str().and_then(content_type),
@@ -71,7 +73,7 @@ fn copy(
     let upload = Upload { client: &client, location: target, options, condition, console };
     let outcome = upload.run(source);
     origin::remember(&client);
-    report(source, target, &outcome, console)
+    report(source, target, &outcome, console, |done| after(&client, done))
 }
 
 fn refuse_what_is_for_downloads(args: &Cp) -> Result<(), Failure> {
@@ -124,6 +126,11 @@ fn source(typed: &str) -> Result<UploadSource, Failure> {
     })
 }
 
+/// The object that a file goes to.
+pub fn target_of_file(typed: &str, path: &Path) -> Result<Location, Failure> {
+    target(typed, &UploadSource::File(path.into()))
+}
+
 /// The object: a bucket, or a prefix that ends in '/', gets the file's name.
 fn target(typed: &str, source: &UploadSource) -> Result<Location, Failure> {
     let target = origin::location("upload", typed)?;
@@ -148,7 +155,7 @@ fn target(typed: &str, source: &UploadSource) -> Result<Location, Failure> {
     })
 }
 
-fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failure> {
+pub fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failure> {
     match (&typed.if_match, no_clobber) {
         (Some(_), true) => {
             let failure = Failure::usage("--if-match wants an object that is there, and --no-clobber none");
@@ -160,7 +167,7 @@ fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failure> {
     }
 }
 
-fn is_there(client: &Client, target: &Location) -> Result<bool, Failure> {
+pub fn is_there(client: &Client, target: &Location) -> Result<bool, Failure> {
     match client.stat(target) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -184,9 +191,10 @@ fn report(
     target: &Location,
     outcome: &TransferOutcome,
     console: &Console,
+    after: impl FnOnce(&Report) -> Result<(), Failure>,
 ) -> Result<Exit, Failure> {
     let done = outcome.result.as_ref().ok();
-    let exit = match &outcome.result {
+    let mut exit = match &outcome.result {
         Ok(done) => {
             if let Some(note) = &done.resume_note {
                 console.warn(&format!("{target}: {note}"));
@@ -219,7 +227,13 @@ fn report(
     if let Err(failure) = &outcome.result {
         console.failure(Carries::Lines, failure);
     }
-    let ok = u64::from(done.is_some());
+    if let Some(done) = done
+        && let Err(failure) = after(done)
+    {
+        console.failure(Carries::Lines, &failure);
+        exit = failure.exit;
+    }
+    let ok = u64::from(exit == Exit::Clean);
     let summary = events::Summary {
         action: "upload",
         objects: 1,

@@ -11,8 +11,8 @@ use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use walkdir::WalkDir;
 
-use crate::amount::amount;
 use crate::args::Cp;
+use crate::commands::copied::amount;
 use crate::commands::repeats::{Repeats, Rest};
 use crate::console::{Carries, Console};
 use crate::events;

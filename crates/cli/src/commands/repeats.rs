@@ -90,6 +90,12 @@ fn pattern(reason: &str) -> String {
     plain.split(' ').map(word).collect::<Vec<String>>().join(" ")
 }
 
+/// `1,958 objects`, `1 object`
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count))
+}
+
 /// `1,958`
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -155,5 +161,6 @@ mod tests {
         check(999, "999");
         check(1_958, "1,958");
         check(1_234_567, "1,234,567");
+        assert_eq!([counted(1, "object"), counted(0, "object")], ["1 object", "0 objects"]);
     }
 }

@@ -68,7 +68,7 @@ fn event(location: &Location, stat: Stat) -> events::Stat {
     }
 }
 
-fn checksum_event(checksum: &Checksum) -> events::Checksum {
+pub fn checksum_event(checksum: &Checksum) -> events::Checksum {
     let composite_of = match checksum.kind {
         Coverage::Full => None,
         Coverage::Composite { parts } => Some(parts),

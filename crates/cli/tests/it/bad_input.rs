@@ -162,8 +162,7 @@ fn a_part_size_above_half_the_default_window_was_refused() {
 fn targets_that_are_no_files() {
     for (target, says) in [
         ("", &["the target is empty", "- for standard output"][..]),
-        ("s3://b/k", &["copies between buckets"]),
-        ("https://b/k", &["copies between buckets"]),
+        ("https://b/k", &["a plain URL cannot be written to"]),
         ("file://o/x", &["a target is a path, without file://", "write o/x"]),
     ] {
         let refused = run(&mut flatout(&["cp", "http://127.0.0.1:1/x", target])).refused(4, says);
@@ -209,7 +208,7 @@ fn an_endpoint_with_a_path_was_a_wrong_key() {
 #[test]
 fn what_comes_later_is_said() {
     let folder = Folder::new();
-    run(&mut flatout(&["cp", "s3://a/k", "s3://b/k"]))
+    run(&mut flatout(&["cp", "-r", "s3://a/k", "s3://b/k"]))
         .refused(4, &["between buckets come in a later version"]);
     folder.is_untouched();
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::folder::{Folder, names};
-use crate::objects::Buckets;
+use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY};
 use crate::program::{flatout, run};
 
 /// Everything that an example names.
@@ -47,6 +47,16 @@ pub fn own_part(line: &str) -> &str {
 #[test]
 fn the_examples_work() {
     let buckets = Buckets::new(OBJECTS);
+    // Objects with checksums, for those that ask for them.
+    for key in ["models/big.tar", "models/llama/model.safetensors"] {
+        let (file, url) = (buckets.root().join(key), buckets.url());
+        let copy = file.with_extension("copy");
+        std::fs::copy(&file, &copy).unwrap();
+        let target = format!("s3://{key}");
+        let cp = ["cp", copy.to_str().unwrap(), &target, "--endpoint-url", &url, "--no-sign-request"];
+        run(&mut flatout(&cp)).clean();
+        std::fs::remove_file(copy).unwrap();
+    }
     let mut count = 0;
     for command in [
         &[][..],
@@ -55,12 +65,30 @@ fn the_examples_work() {
         &["cat"],
         &["ls"],
         &["stat"],
+        &["mv"],
+        &["rm"],
+        &["mb"],
+        &["rb"],
+        &["presign"],
+        &["du"],
+        &["hash"],
+        &["uploads"],
         &["config"],
         &["config", "show"],
         &["completions"],
         &["man"],
     ] {
         for example in examples(command) {
+            // One deletes what the next names.
+            let own;
+            let buckets = match command.first() {
+                Some(&("mv" | "rm" | "mb" | "rb")) => {
+                    own = Buckets::new(OBJECTS);
+                    std::fs::create_dir(own.root().join("empty-bucket")).unwrap();
+                    &own
+                }
+                _ => &buckets,
+            };
             // What feeds an upload is the business of other programs, too.
             let own = own_part(example.rsplit_once("| ").map_or(&*example, |(before, last)| {
                 if before.starts_with("flatout") { &example } else { last }
@@ -77,7 +105,7 @@ fn the_examples_work() {
             }
             // What uploads send.
             for file in ["model.safetensors", "report.html"] {
-                if line.contains(&format!("cp {file} ")) {
+                if ["cp", "mv", "hash"].iter().any(|verb| line.contains(&format!("{verb} {file} "))) {
                     std::fs::write(here.path().join(file), "content").unwrap();
                 }
             }
@@ -94,6 +122,9 @@ fn the_examples_work() {
             shell.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
             shell.env("FLATOUT", program.get_program()).env("HOME", here.path());
             shell.env("AWS_ENDPOINT_URL", buckets.url());
+            if line.contains("presign") {
+                shell.envs([("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY)]);
+            }
             shell.env("FLATOUT_OSS_ENDPOINT", buckets.url()).stdin(std::process::Stdio::null());
             let ended = run(&mut shell);
             assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{example}");

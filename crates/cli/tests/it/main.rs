@@ -31,3 +31,5 @@ mod sweep;
 mod tails;
 mod tls;
 mod uploads;
+mod verbs;
+mod verbs_bad_days;

@@ -13,6 +13,8 @@ pub struct Asked {
     /// Counted from 0, over all connections.
     pub number: usize,
     head: String,
+    /// As many bytes as the head says.
+    pub body: Vec<u8>,
 }
 
 /// What is sent back.
@@ -89,7 +91,16 @@ fn serve(
             }
         };
         let head = String::from_utf8(received.drain(..end).collect()).expect("requests are ASCII");
-        let asked = Asked { number: count.fetch_add(1, Ordering::SeqCst), head };
+        let mut asked = Asked { number: count.fetch_add(1, Ordering::SeqCst), head, body: Vec::new() };
+        let length = asked.header("content-length").map_or(0, |length| length.parse().expect("a length"));
+        while received.len() < length {
+            let mut piece = [0; 4096];
+            match socket.read(&mut piece)? {
+                0 => return Ok(()),
+                length => received.extend_from_slice(&piece[..length]),
+            }
+        }
+        asked.body = received.drain(..length).collect();
         let answer = answer(&asked);
         socket.write_all(&answer.bytes)?;
         match answer.then {

@@ -28,6 +28,7 @@ mod served;
 mod shells;
 mod tls;
 mod uploads;
+mod verbs;
 mod versitygw;
 
 #[allow(dead_code)]

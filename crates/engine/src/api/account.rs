@@ -4,72 +4,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_settings::Settings;
+use flatout_wire::documents;
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
-use flatout_wire::location::{HttpUrl, Location, LocationError};
+use flatout_wire::location::{Location, LocationError};
 use flatout_wire::oss::Oss;
 use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, SignatureVersion};
-use flatout_wire::request::{self, Method, Request};
+use flatout_wire::request::Request;
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
 
 use crate::api::credentials::{KeySet, Keys, Provider};
+pub use crate::api::operation::Dialect;
+pub(crate) use crate::api::operation::{Operation, Target};
+use crate::api::operation::{oss_request, plain_request, s3_request};
 use crate::api::refusal::{self, Failure, KeyRejection};
 use crate::api::service::ServiceClient;
-use crate::api::write::Write;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
-use crate::base::operation::Class;
 use crate::base::time::unix_seconds;
-use crate::net::proxy::is_metadata;
-
-/// By whose rules a request is made and signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// Plain HTTP: not signed.
-    Plain,
-    /// Amazon S3 and whatever speaks it.
-    S3,
-    /// Alibaba Cloud OSS.
-    Oss,
-}
-
-/// An object, or one of its versions.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) location: Location,
-    /// That of the origin; the newest where absent.
-    pub(crate) version_id: Option<Arc<str>>,
-}
-
-impl From<Location> for Target {
-    fn from(location: Location) -> Target {
-        Target { location, version_id: None }
-    }
-}
-
-/// What a store is asked for, apart from where it lies and whose keys sign: enough to ask again elsewhere.
-#[derive(Clone, Debug)]
-pub(crate) enum Operation {
-    Get(Target),
-    /// The whole of an object by one answer, which states its checksum too.
-    Whole(Target),
-    /// Of a bucket's object with the checksums that the origin has.
-    Head(Target),
-    /// One page of the listing of `under`.
-    Page {
-        under: Location,
-        delimiter: Option<char>,
-        token: Option<String>,
-        /// Keys and prefixes that it may have at most; the origin's own bound where nobody says.
-        most: Option<u32>,
-    },
-    Buckets {
-        dialect: Dialect,
-        marker: Option<String>,
-    },
-    Write(Write),
-}
 
 /// What one request is signed with; kept until its answer is judged.
 #[derive(Clone)]
@@ -160,6 +113,14 @@ impl Account {
         })
     }
 
+    /// What the request that makes a bucket carries.
+    pub(crate) fn create_bucket_document(&self, location: &Location) -> Vec<u8> {
+        match location {
+            Location::S3 { .. } => documents::create_bucket_body(&self.s3.region),
+            Location::Oss { .. } | Location::Http { .. } => Vec::new(),
+        }
+    }
+
     /// What comes of an endpoint URL with a path, which most stores have none of: what was not found lies
     /// elsewhere then.
     pub(crate) fn note_on_path(&self, dialect: Dialect) -> Option<String> {
@@ -240,15 +201,13 @@ impl Account {
         }
     }
 
-    /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a
-    /// secret.
+    /// The URL by which anyone reads or writes an object for `expires_s` seconds, without keys: a secret.
     pub(crate) fn presigned(
         &self,
-        target: Target,
+        operation: &Operation,
         signer: &RequestSigner,
         expires_s: u64,
     ) -> Result<String, Error> {
-        let operation = Operation::Get(target);
         let (bucket, key) = operation.resource();
         let request = match signer {
             RequestSigner::Plain => {
@@ -258,7 +217,7 @@ impl Account {
             RequestSigner::S3(held) => {
                 let expires_s = check_expiry(expires_s, sign::PRESIGNED_MAX_S)?;
                 let s3 = self.s3_for(bucket);
-                let mut request = s3_request(&s3, &operation);
+                let mut request = s3_request(&s3, operation);
                 note_payer_in_query(self.s3_payer, "x-amz-request-payer", &mut request);
                 let presign = |signer: &Signer| signer.presign(&mut request, expires_s, unix_seconds());
                 self.with_s3_signer(&s3, held, presign).ok_or_else(|| no_keys(signer))?;
@@ -267,7 +226,7 @@ impl Account {
             RequestSigner::Oss(held) => {
                 let Some(signer) = &held.signer else { return Err(no_keys(signer)) };
                 let expires_s = check_expiry(expires_s, signer.presigned_max_s())?;
-                let mut request = oss_request(self.oss()?, &operation);
+                let mut request = oss_request(self.oss()?, operation);
                 note_payer_in_query(self.oss_payer, "x-oss-request-payer", &mut request);
                 signer.presign(&mut request, Resource { bucket, key }, expires_s, unix_seconds());
                 request
@@ -385,154 +344,6 @@ async fn renewed<S: Send + Sync + 'static>(
         *held = now;
     }
     renewed
-}
-
-fn plain_request(operation: &Operation) -> Request {
-    let (Operation::Get(target) | Operation::Whole(target) | Operation::Head(target)) = operation else {
-        unreachable!(
-            "only a URL is plain, and it can be read and looked at: the client refuses to write to it"
-        );
-    };
-    let Location::Http { url } = &target.location else { unreachable!("no other location is plain") };
-    let mut request = request::get_url(url);
-    if matches!(operation, Operation::Head(_)) {
-        request.method = Method::Head;
-    }
-    request
-}
-
-fn s3_request(s3: &S3, operation: &Operation) -> Request {
-    let (bucket, key) = operation.resource();
-    let mut request = match operation {
-        Operation::Get(_) => s3.get_object(bucket, key),
-        Operation::Whole(_) => {
-            let mut request = s3.get_object(bucket, key);
-            request.set("x-amz-checksum-mode", "ENABLED");
-            request
-        }
-        Operation::Head(_) => s3.head_object(bucket, key),
-        Operation::Page { under, delimiter, token, most } => {
-            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
-        }
-        Operation::Buckets { .. } => s3.list_buckets(),
-        Operation::Write(write) => write.s3_request(s3, (bucket, key)),
-    };
-    name_version(operation, &mut request);
-    request
-}
-
-fn name_version(operation: &Operation, request: &mut Request) {
-    let target = match operation {
-        Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => target,
-        Operation::Page { .. } | Operation::Buckets { .. } | Operation::Write(_) => return,
-    };
-    if let Some(version_id) = &target.version_id {
-        request.add_parameter("versionId", version_id);
-    }
-}
-
-fn oss_request(oss: &Oss, operation: &Operation) -> Request {
-    let (bucket, key) = operation.resource();
-    let mut request = match operation {
-        Operation::Get(_) | Operation::Whole(_) => oss.get_object(bucket, key),
-        Operation::Head(_) => oss.head_object(bucket, key),
-        Operation::Page { under, delimiter, token, most } => {
-            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
-        }
-        Operation::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
-        Operation::Write(write) => write.oss_request(oss, (bucket, key)),
-    };
-    name_version(operation, &mut request);
-    request
-}
-
-impl Dialect {
-    /// The dialect in which a location is asked for.
-    pub fn of(location: &Location) -> Dialect {
-        match location {
-            Location::S3 { .. } => Dialect::S3,
-            Location::Oss { .. } => Dialect::Oss,
-            Location::Http { .. } => Dialect::Plain,
-        }
-    }
-}
-
-impl Operation {
-    pub(crate) fn dialect(&self) -> Dialect {
-        match self {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                Dialect::of(&target.location)
-            }
-            Operation::Page { under, .. } => Dialect::of(under),
-            Operation::Buckets { dialect, .. } => *dialect,
-            Operation::Write(write) => Dialect::of(&write.target.location),
-        }
-    }
-
-    /// What it is about; nothing for the list of buckets.
-    pub(crate) fn location(&self) -> Option<&Location> {
-        match self {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                Some(&target.location)
-            }
-            Operation::Page { under, .. } => Some(under),
-            Operation::Buckets { .. } => None,
-            Operation::Write(write) => Some(&write.target.location),
-        }
-    }
-
-    /// The location that a redirect of a plain server may replace.
-    pub(crate) fn location_mut(&mut self) -> Option<&mut Location> {
-        match self {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                Some(&mut target.location)
-            }
-            Operation::Page { .. } | Operation::Buckets { .. } | Operation::Write(_) => None,
-        }
-    }
-
-    /// Whose limits at the origin it counts for.
-    pub(crate) fn class(&self) -> Class {
-        match self {
-            Operation::Get(_) | Operation::Whole(_) | Operation::Head(_) => Class::Read,
-            Operation::Page { .. } | Operation::Buckets { .. } => Class::List,
-            Operation::Write(write) => write.class(),
-        }
-    }
-
-    /// Whether a URL asks for the same of a bucket: only a redirect to one tells where the bucket lies. None
-    /// that leads to a machine's own metadata does.
-    fn is_asked_by(&self, url: &HttpUrl) -> bool {
-        let (bucket, key) = self.resource();
-        let has_query = url.path_and_query.contains('?');
-        S3::is_same_resource(url, bucket, key)
-            && (!has_query || self.has_query())
-            && !is_metadata(&url.endpoint)
-    }
-
-    /// Whether its own URL has one.
-    fn has_query(&self) -> bool {
-        match self {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                target.version_id.is_some()
-            }
-            Operation::Page { .. } => true,
-            Operation::Buckets { .. } => false,
-            Operation::Write(write) => write.has_query(),
-        }
-    }
-
-    /// Bucket and key that it is about; empty where it is about none.
-    fn resource(&self) -> (&str, &str) {
-        match self {
-            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
-                target.location.in_bucket().unwrap_or_default()
-            }
-            Operation::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
-            Operation::Buckets { .. } => ("", ""),
-            Operation::Write(write) => write.target.location.in_bucket().unwrap_or_default(),
-        }
-    }
 }
 
 impl RequestSigner {

@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub mod credentials;
 
+pub(crate) mod operation;
 pub(crate) mod pinned;
 pub(crate) mod refusal;
 pub(crate) mod service;

@@ -34,6 +34,8 @@ pub(crate) struct Failure {
     pub(crate) retry_after: Option<Duration>,
     /// The status of the answer, where there was one.
     pub(crate) status: Option<u16>,
+    /// What the origin refused it for; `None` where it did not refuse for good.
+    pub(crate) reason: Option<Reason>,
     /// When the attempt began, or brought its last byte; `None` where that is not known.
     pub(crate) since: Option<Instant>,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// Trying again may help.
     pub(crate) fn transient(error: Error) -> Failure {
-        Failure { fault: Fault::Transient, error, retry_after: None, status: None, since: None }
+        Failure { fault: Fault::Transient, error, retry_after: None, status: None, reason: None, since: None }
     }
 
     /// No address of the origin could be reached.
@@ -106,10 +108,30 @@ impl Failure {
         body: &[u8],
         note: impl FnOnce() -> Option<Hint>,
     ) -> Option<Failure> {
+        let verdict = judged(head, body);
+        if verdict == Verdict::Done {
+            return None;
+        }
+        let is_explained = !body.is_empty() || head.error_document.is_some();
+        Some(Failure { status: Some(head.status), ..Failure::of_verdict(verdict, head, is_explained, note) })
+    }
+
+    /// The failure of one key of a deletion, by the code and message that the answer has for it.
+    pub(crate) fn of_key(code: &str, message: &str) -> Failure {
+        let none = Head::from_http(0, std::iter::empty());
+        Failure::of_verdict(verdict::of_key(code, message), &none, true, || None)
+    }
+
+    fn of_verdict(
+        verdict: Verdict,
+        head: &Head,
+        is_explained: bool,
+        note: impl FnOnce() -> Option<Hint>,
+    ) -> Failure {
         let retry_after =
             head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
-        let (fault, refusal) = match judged(head, body) {
-            Verdict::Done => return None,
+        let (fault, refusal) = match verdict {
+            Verdict::Done => unreachable!("what is done is no failure"),
             Verdict::Again(refusal) => (Fault::Transient, refusal),
             // MinIO says 60 s while it starts: what it means is found out by asking.
             Verdict::Later(refusal) if head.status == 503 && head.qos_delay_ms.is_none() => {
@@ -128,12 +150,10 @@ impl Failure {
                 Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
                     .with_hint("try again later; if it stays so, look at the origin")
             }
-            Fault::Final => {
-                let is_explained = !body.is_empty() || head.error_document.is_some();
-                refused(&refusal, note(), head, is_explained)
-            }
+            Fault::Final => refused(&refusal, note(), head, is_explained),
         };
-        Some(Failure { fault, error, retry_after, status: Some(head.status), since: None })
+        let reason = (fault == Fault::Final).then(|| refusal.reason());
+        Failure { fault, retry_after, reason, ..Failure::transient(error) }
     }
 }
 
@@ -387,7 +407,8 @@ fn skew(now: u64, date: u64, least_s: u64) -> Option<String> {
 
 /// `what (404 NoSuchKey: The specified key does not exist, request 17A…)`
 fn sentence(refusal: &Refusal, what: &str) -> String {
-    let mut words = refusal.status.to_string();
+    // One key of many has no status of its own.
+    let mut words = if refusal.status == 0 { String::new() } else { refusal.status.to_string() };
     if !refusal.code.is_empty() && !refusal.code_is_ours {
         words += &format!(" {}", refusal.code);
     }
@@ -400,7 +421,7 @@ fn sentence(refusal: &Refusal, what: &str) -> String {
     if let Some(request_id) = &refusal.request_id {
         words += &format!(", request {request_id}");
     }
-    format!("{what} ({words})")
+    format!("{what} ({})", words.trim_start_matches([' ', ':', ',']))
 }
 
 pub(crate) fn is_redirect(status: u16) -> bool {

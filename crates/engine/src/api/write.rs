@@ -1,15 +1,17 @@
 //! Operations that write: what they are asked by in each dialect.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use flatout_wire::checksum::Algorithm;
+use flatout_wire::copy_source::{CopySource, Directives};
 use flatout_wire::documents::{self, DonePart};
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::oss::Oss;
 use flatout_wire::request::Request;
 use flatout_wire::s3::S3;
 
-use crate::api::account::Target;
+use crate::api::operation::Target;
 use crate::base::operation::Class;
 
 /// An operation that changes what a store holds.
@@ -33,6 +35,39 @@ pub(crate) enum WriteStep {
     ListParts { upload_id: Arc<str>, marker: Option<u32> },
     /// Gives an upload up: its parts are deleted.
     Abort { upload_id: Arc<str> },
+    /// An object from another one, within the service.
+    Copy { source: Arc<CopyFrom>, stored_as: Arc<StoredAs>, directives: Directives },
+    /// A part of an upload from the bytes of another object, within the service.
+    CopyPart { upload_id: Arc<str>, number: u32, source: Arc<CopyFrom>, range: Range<u64> },
+    /// Deletes an object, or one of its versions; with an ETag no other state of it, where the origin looks
+    /// at that.
+    Delete { if_match: Option<Arc<str>> },
+    /// Deletes the objects of the bucket that the document names.
+    DeleteMany { document: Arc<[u8]> },
+    /// Makes the bucket; the document may be empty.
+    CreateBucket { document: Arc<[u8]> },
+    /// Deletes the bucket, which must be empty.
+    DeleteBucket,
+}
+
+/// What a copy is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyFrom {
+    pub(crate) target: Target,
+    /// The state of the object that is copied, and no other.
+    pub(crate) etag: Option<String>,
+}
+
+impl CopyFrom {
+    fn source(&self) -> CopySource<'_> {
+        let (bucket, key) = self.target.location.in_bucket().unwrap_or_default();
+        CopySource {
+            bucket,
+            key,
+            version_id: self.target.version_id.as_deref(),
+            if_match: self.etag.as_deref(),
+        }
+    }
 }
 
 /// What an object is stored with, and on which condition.
@@ -52,7 +87,10 @@ pub(crate) struct Content {
 impl Write {
     pub(crate) fn class(&self) -> Class {
         match self.step {
-            WriteStep::Abort { .. } => Class::Delete,
+            WriteStep::Abort { .. }
+            | WriteStep::Delete { .. }
+            | WriteStep::DeleteMany { .. }
+            | WriteStep::DeleteBucket => Class::Delete,
             WriteStep::ListParts { .. } => Class::List,
             _ => Class::Write,
         }
@@ -60,13 +98,21 @@ impl Write {
 
     /// Whether its URL has a query.
     pub(crate) fn has_query(&self) -> bool {
-        !matches!(self.step, WriteStep::Put { .. })
+        match self.step {
+            WriteStep::Put { .. }
+            | WriteStep::Copy { .. }
+            | WriteStep::CreateBucket { .. }
+            | WriteStep::DeleteBucket => false,
+            WriteStep::Delete { .. } => self.target.version_id.is_some(),
+            _ => true,
+        }
     }
 
     /// The short body that goes out with the head; that of an object or a part is sent from its source.
     pub(crate) fn document(&self) -> Vec<u8> {
         match &self.step {
             WriteStep::Complete { parts, .. } => documents::complete_body(parts),
+            WriteStep::DeleteMany { document } | WriteStep::CreateBucket { document } => document.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -85,6 +131,21 @@ impl Write {
             }
             WriteStep::ListParts { upload_id, marker } => s3.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => s3.abort_upload(bucket, key, upload_id),
+            WriteStep::Copy { source, stored_as, directives } => {
+                let StoredAs { options, condition } = &**stored_as;
+                s3.copy_object(bucket, key, &source.source(), options, *directives, condition)
+            }
+            WriteStep::CopyPart { upload_id, number, source, range } => {
+                s3.copy_part(bucket, key, upload_id, *number, &source.source(), range.clone())
+            }
+            WriteStep::Delete { if_match } => {
+                let condition = if_match.as_deref().map(|etag| Condition::Matches(etag.to_owned()));
+                let version_id = self.target.version_id.as_deref();
+                s3.delete_object(bucket, key, version_id, &condition.unwrap_or_default())
+            }
+            WriteStep::DeleteMany { .. } => s3.delete_objects(bucket),
+            WriteStep::CreateBucket { .. } => s3.create_bucket(bucket),
+            WriteStep::DeleteBucket => s3.delete_bucket(bucket),
         };
         let checksum = self.content().and_then(|content| content.checksum);
         if let Some((algorithm, value)) = checksum
@@ -108,6 +169,17 @@ impl Write {
             }
             WriteStep::ListParts { upload_id, marker } => oss.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => oss.abort_upload(bucket, key, upload_id),
+            WriteStep::Copy { source, stored_as, directives } => {
+                let StoredAs { options, condition } = &**stored_as;
+                oss.copy_object(bucket, key, &source.source(), options, *directives, condition)
+            }
+            WriteStep::CopyPart { upload_id, number, source, range } => {
+                oss.copy_part(bucket, key, upload_id, *number, &source.source(), range.clone())
+            }
+            WriteStep::Delete { .. } => oss.delete_object(bucket, key, self.target.version_id.as_deref()),
+            WriteStep::DeleteMany { .. } => oss.delete_objects(bucket),
+            WriteStep::CreateBucket { .. } => oss.create_bucket(bucket),
+            WriteStep::DeleteBucket => oss.delete_bucket(bucket),
         };
         self.set_length(&mut request);
         request
@@ -126,8 +198,14 @@ impl Write {
         let bytes = match self.step {
             WriteStep::Put { content, .. } | WriteStep::Part { content, .. } => content.bytes,
             WriteStep::Complete { .. } => self.document().len() as u64,
-            WriteStep::CreateUpload { .. } | WriteStep::ListParts { .. } | WriteStep::Abort { .. } => return,
+            WriteStep::DeleteMany { ref document } | WriteStep::CreateBucket { ref document } => {
+                document.len() as u64
+            }
+            _ => return,
         };
+        if let WriteStep::DeleteMany { document } = &self.step {
+            request.set("content-md5", documents::content_md5(document));
+        }
         request.set("content-length", bytes.to_string());
     }
 }

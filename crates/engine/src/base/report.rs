@@ -35,7 +35,8 @@ pub struct Progress {
 pub struct Report {
     /// The version that was read.
     pub version: Version,
-    /// What the first answer told of the object; `None` where none was needed to begin.
+    /// What the first answer told of the object; `None` where none was needed to begin. Of a copy, what is
+    /// known of its source.
     pub stat: Option<Stat>,
     /// The range of the object that was read.
     pub range: Range<u64>,
@@ -136,6 +137,8 @@ pub struct Stat {
     pub object_type: Option<String>,
     /// The `x-amz-meta-*` or `x-oss-meta-*` headers, without the prefix.
     pub metadata: Vec<(String, String)>,
+    /// The other headers that describe its content, by their names in lower case: `cache-control` and so on.
+    pub content_headers: Vec<(&'static str, String)>,
     /// How many parts the object was uploaded in, when the origin says.
     pub parts_count: Option<u32>,
 }
@@ -151,6 +154,7 @@ impl Stat {
             version_id: head.version_id.clone(),
             object_type: head.object_type.clone(),
             metadata: head.metadata.clone(),
+            content_headers: head.content_headers.clone(),
             parts_count: head.parts_count,
         }
     }

@@ -1,8 +1,12 @@
 //! The client: it owns everything. No statics, threads at the first use, nothing left when it is dropped.
 
+mod buckets;
 pub(crate) mod config;
+mod copy;
+pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod survey;
+pub(crate) mod uploads;
 
 use std::io;
 use std::sync::Arc;
@@ -282,7 +286,8 @@ impl Client {
         check_object(location)?;
         let target = target(location, version_id).map_err(|error| error.during("presign", location))?;
         let signer = self.signer(Dialect::of(location));
-        let url = signer.and_then(|signer| self.shared.account.presigned(target, &signer, expires_s));
+        let operation = Operation::Get(target);
+        let url = signer.and_then(|signer| self.shared.account.presigned(&operation, &signer, expires_s));
         url.map_err(|error| error.during("presign", location))
     }
 

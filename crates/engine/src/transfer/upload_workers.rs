@@ -471,7 +471,7 @@ fn verified(head: &Head, sent: Option<(Algorithm, u64)>, what: &str) -> Result<V
     }
 }
 
-pub(super) fn nonsensical(what: &str, nonsense: &dyn std::fmt::Display) -> Error {
+pub(crate) fn nonsensical(what: &str, nonsense: &dyn std::fmt::Display) -> Error {
     let error = Error::new(ErrorKind::Network, format!("the answer has no {what}: {nonsense}"));
     error.with_hint("does this endpoint speak the protocol of the URL?")
 }

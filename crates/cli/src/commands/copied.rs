@@ -1,6 +1,12 @@
-//! Bytes and their speed, in words.
+//! What every copy says of itself, and what may come after it.
 
+use flatout_engine::{Client, Report};
 use flatout_settings::format_size;
+
+use crate::failure::Failure;
+
+/// What is done once an object has been copied: `mv` confirms the copy, and deletes its source.
+pub type AfterCopy<'a> = &'a dyn Fn(&Client, &Report) -> Result<(), Failure>;
 
 /// How much there is, how much of it an earlier run had left, and how fast the rest came.
 pub fn amount(bytes: u64, resumed_bytes: u64, seconds: f64) -> String {

@@ -1,0 +1,211 @@
+//! The arguments of commands that move, delete, count and describe.
+
+use std::time::Duration;
+
+use clap::{ValueEnum, ValueHint};
+
+use super::{Cp, StoredAs};
+use crate::knobs::Knobs;
+use crate::select::Filters;
+
+#[derive(Debug, clap::Args)]
+pub struct Mv {
+    /// A file, s3://BUCKET/KEY or oss://BUCKET/KEY
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    pub source: String,
+    /// A file or a folder, s3://BUCKET/KEY or oss://BUCKET/KEY; one side is a URL
+    #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
+    pub target: String,
+    /// Leave a target that exists as it is, and the source, too
+    #[arg(long, short)]
+    pub no_clobber: bool,
+    /// Only say what would be copied, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub stored_as: StoredAs,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+impl Mv {
+    /// The copy that comes first.
+    pub fn copy(&self) -> Cp {
+        Cp {
+            symlinks: crate::stored_as::Symlinks::default(),
+            source: self.source.clone(),
+            target: self.target.clone(),
+            range: None,
+            recursive: false,
+            no_clobber: self.no_clobber,
+            dry_run: self.dry_run,
+            verbose: false,
+            filters: Filters::default(),
+            stored_as: self.stored_as.clone(),
+            knobs: self.knobs.clone(),
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Rm {
+    /// s3://BUCKET/KEY or oss://BUCKET/KEY; a pattern of keys, as in 's3://BUCKET/FOLDER/*.tmp'; with -r a
+    /// folder, as s3://BUCKET/FOLDER
+    #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
+    pub sources: Vec<String>,
+    /// Everything below a folder of a bucket; with a pattern, also what lies in folders that match
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// Only this version of the object, for good; without it a bucket that keeps versions hides the newest
+    #[arg(long, value_name = "ID", conflicts_with = "recursive")]
+    pub version_id: Option<String>,
+    /// Let a whole bucket be emptied: without it -r and patterns need something before the first wildcard
+    #[arg(long)]
+    pub all: bool,
+    /// Only print what would be deleted, and delete nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print every object that is deleted, and every error; without it the first error of each kind is
+    /// printed, and the rest are counted
+    #[arg(long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Mb {
+    /// s3://BUCKET or oss://BUCKET
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub bucket: String,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Rb {
+    /// s3://BUCKET or oss://BUCKET
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub bucket: String,
+    /// Delete its objects and unfinished uploads first, after saying how many there are
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask whether to go on
+    #[arg(long, short, requires = "force")]
+    pub yes: bool,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Presign {
+    /// s3://BUCKET/KEY or oss://BUCKET/KEY
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub source: String,
+    /// A URL that writes the object, by PUT
+    #[arg(long)]
+    pub put: bool,
+    /// For how long it works, at most 7d
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = age)]
+    pub expires: Duration,
+    /// Of this version of the object
+    #[arg(long, value_name = "ID", conflicts_with = "put")]
+    pub version_id: Option<String>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Du {
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub location: String,
+    /// A line for every folder below, too
+    #[arg(long, short, conflicts_with = "by_prefix")]
+    pub recursive: bool,
+    /// A line for the folders below, down to N levels
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub by_prefix: Option<u32>,
+    /// Sizes in bytes
+    #[arg(long, short)]
+    pub bytes: bool,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+/// What `hash` computes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HashName {
+    Crc64nvme,
+    Crc64xz,
+    Crc32c,
+    Md5,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Hash {
+    /// Files, - for standard input, and objects: s3://BUCKET/KEY, oss://BUCKET/KEY or
+    /// http[s]://HOST[:PORT]/PATH
+    #[arg(value_name = "FILE|URL", required = true, value_hint = ValueHint::AnyPath)]
+    pub sources: Vec<String>,
+    /// Only these, with commas between: crc64nvme (S3), crc64xz (OSS), crc32c, md5
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', hide_possible_values = true)]
+    pub algorithm: Vec<HashName>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Uploads {
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub location: String,
+    /// Abort them: the origin deletes their parts
+    #[arg(long)]
+    pub abort: bool,
+    /// Only uploads that were begun longer ago, as in 7d, 12h; one whose age the origin does not state is
+    /// none
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub older_than: Option<Duration>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+/// A duration that may be days or weeks.
+fn age(text: &str) -> Result<Duration, String> {
+    let days = [('d', 1), ('w', 7)].into_iter().find_map(|(unit, days)| {
+        let number: u64 = text.trim().strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(days * 86_400)
+    });
+    match days {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => super::duration(text).map_err(|_| "write a number with s, m, h, d or w, as in 1h, 7d".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_may_be_days() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(age(text).ok().map(|age| age.as_secs()), expected, "{text}");
+        };
+        check("7d", Some(604_800));
+        check("2w", Some(1_209_600));
+        check("1h", Some(3_600));
+        check("90s", Some(90));
+        check("0d", Some(0));
+        check("d", None);
+        check("-1d", None);
+        check("7", None);
+        check("1.5d", None);
+        check("99999999999999999999d", None);
+        check("9999999999999999d", None);
+    }
+}

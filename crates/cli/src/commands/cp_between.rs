@@ -1,0 +1,305 @@
+//! `flatout cp` from object to object: by the service itself where both are its own, else through this
+//! machine.
+
+use std::time::Instant;
+
+use flatout_engine::{
+    Client, Dialect, Get, Landing, Put, Report, ServerCopy, Source, Stat, Verified, stream, upload_stream,
+};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+
+use crate::args::Cp;
+use crate::commands::copied::{AfterCopy, amount};
+use crate::commands::cp_upload::{condition, is_there};
+use crate::console::{Carries, Console};
+use crate::download::{TransferOutcome, stoppable};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::progress::Bar;
+use crate::stored_as::options;
+use crate::{origin, outages};
+
+/// Whether both sides are URLs of objects.
+pub fn is_meant(args: &Cp) -> bool {
+    let schemes = ["s3://", "oss://", "http://", "https://"];
+    args.source.contains("://") && schemes.iter().any(|scheme| args.target.starts_with(scheme))
+}
+
+/// What is copied, where to, and how it is to be stored.
+struct Between<'a> {
+    client: &'a Client,
+    from: &'a Location,
+    to: &'a Location,
+    options: ObjectOptions,
+    condition: Condition,
+    console: &'a Console,
+}
+
+pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
+    refuse_what_is_for_others(args)?;
+    let from = origin::object("read", &args.source)?;
+    let to = target(&args.target, &from)?;
+    let (options, condition) =
+        (options(&args.stored_as, None)?, condition(&args.stored_as, args.no_clobber)?);
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&from), Dialect::of(&to)])?;
+    outages::tell(&client, console, Carries::Lines);
+    // The origin may judge it again, but not all do.
+    if args.no_clobber && is_there(&client, &to)? {
+        return left_out(&from, &to, console);
+    }
+    if args.dry_run {
+        console.answer(&format!("would copy {} -> {}", shown(&from), shown(&to)))?;
+        console.event(Carries::Lines, &blank_event(&from, &to, "planned"))?;
+        let summary = events::Summary { action: "copy", objects: 1, ..Default::default() };
+        console.event(Carries::Lines, &summary)?;
+        return Ok(Exit::Clean);
+    }
+    let between = Between { client: &client, from: &from, to: &to, options, condition, console };
+    let is_within = client.copies_within_service(&from, &to);
+    let outcome = if is_within { between.within_service() } else { between.through_here() };
+    origin::remember(&client);
+    report(&from, &to, &outcome, console, |done| after(&client, done))
+}
+
+fn refuse_what_is_for_others(args: &Cp) -> Result<(), Failure> {
+    let target = origin::masked(&args.target);
+    if args.recursive {
+        let why = format!("cp: {target}: copies of folders between buckets come in a later version");
+        return Err(Failure::usage(why).with_hint("copy objects one by one, or by a folder of this machine"));
+    }
+    if args.range.is_some() {
+        let why = format!("cp: {target}: --range is for downloads: a copy is of a whole object");
+        return Err(
+            Failure::usage(why).with_hint("for a part: `flatout cat --range RANGE URL | flatout pipe URL`")
+        );
+    }
+    if !args.filters.is_empty() {
+        let why = format!("cp: {target}: --include and --exclude choose among many objects");
+        return Err(Failure::usage(why).with_hint("name one object, without them"));
+    }
+    Ok(())
+}
+
+/// The object: a bucket, or a prefix that ends in '/', gets the source's name.
+pub fn target(typed: &str, from: &Location) -> Result<Location, Failure> {
+    let to = origin::location("copy", typed)?;
+    let Some((_, key)) = to.in_bucket() else {
+        let failure = Failure::usage(format!("copy: {to}: a plain URL cannot be written to"));
+        return Err(failure.with_hint("name a bucket by s3:// or oss://"));
+    };
+    if !key.is_empty() && !key.ends_with('/') {
+        return Ok(to);
+    }
+    let named = Some(from.name()).filter(|name| !name.is_empty());
+    let named = named.and_then(|name| to.with_key(format!("{key}{name}")));
+    named.ok_or_else(|| {
+        let failure = Failure::usage(format!("copy: {to}: names no object, and the source has no name"));
+        failure.with_hint("name the object: s3://BUCKET/KEY")
+    })
+}
+
+impl Between<'_> {
+    /// No byte of the object comes here.
+    fn within_service(self) -> TransferOutcome {
+        let begun = Instant::now();
+        let bar = Bar::new(self.console, Carries::Lines, self.to.name());
+        let copy = ServerCopy::new(self.from.clone(), self.to.clone());
+        let copy = copy.with_options(self.options).on_condition(self.condition);
+        let started = stoppable(self.console, || self.client.copy(copy));
+        let mut outcome = TransferOutcome::after(started, begun, |transfer| {
+            bar.follow(&transfer);
+            Ok(transfer.wait()?)
+        });
+        outcome.fetched_bytes = 0;
+        outcome
+    }
+
+    /// Reads the object in order and writes what comes, as many bytes at a time as --memory allows. What is
+    /// read is of one version, and the new object appears only once all of it was read.
+    fn through_here(mut self) -> TransferOutcome {
+        let begun = Instant::now();
+        let described =
+            self.client.stat(self.from).map_err(Failure::from).and_then(|stat| self.describe(stat));
+        let etag = match described {
+            Ok(etag) => etag,
+            Err(failure) => return TransferOutcome::of(Err(failure)),
+        };
+        let (writer, mut reader) = stream();
+        let (mut uploader, source) = upload_stream();
+        let get = Get::new(self.from.clone(), Landing::Stream(writer));
+        let get = if let Some(etag) = etag { get.with_if_match(etag) } else { get };
+        let put = Put::new(self.to.clone(), Source::Stream(source));
+        let put = put.with_options(self.options).on_condition(self.condition);
+        let (download, _armed) = match stoppable(self.console, || self.client.get(get)) {
+            Ok(started) => started,
+            Err(error) => return TransferOutcome::of(Err(error.into())),
+        };
+        let bar = Bar::new(self.console, Carries::Lines, self.to.name()).follow_aside(download.watch());
+        let started = stoppable(self.console, || self.client.put(put));
+        TransferOutcome::after(started, begun, |upload| {
+            let mut has_ended = false;
+            'read: while let Some(mut chunk) = reader.next() {
+                while !chunk.is_empty() {
+                    let Ok(space) = uploader.space() else {
+                        has_ended = true;
+                        break 'read;
+                    };
+                    let bytes = space.len().min(chunk.len());
+                    space[..bytes].copy_from_slice(&chunk[..bytes]);
+                    uploader.advance(bytes);
+                    chunk = &chunk[bytes..];
+                }
+            }
+            drop(bar);
+            if has_ended {
+                // Why says the upload itself.
+                download.cancel_switch().cancel();
+                drop(reader);
+                let _ = download.wait();
+                return Ok(upload.wait()?);
+            }
+            match download.wait() {
+                Ok(read) => {
+                    uploader.finish();
+                    let written = upload.wait()?;
+                    let is_verified = matches!(read.verified, Verified::Whole(_));
+                    let verified = if is_verified { written.verified } else { read.verified };
+                    let stat = Stat { version: read.version, ..Stat::default() };
+                    Ok(Report { verified, stat: Some(stat), ..written })
+                }
+                Err(error) => {
+                    // One that is not finished makes no object.
+                    drop(uploader);
+                    let _ = upload.wait();
+                    Err(error.into())
+                }
+            }
+        })
+    }
+
+    /// The new object is described as its source is, but for what was given. The ETag that pins the source.
+    fn describe(&mut self, stat: Stat) -> Result<Option<String>, Failure> {
+        let given = std::mem::take(&mut self.options);
+        if given.tags.is_empty() && self.from.bucket().is_some() {
+            self.options.tags = self.client.tags(self.from)?;
+        }
+        let content_type = ("content-type", stat.content_type.clone());
+        let headers = stat.content_headers.iter().map(|(name, value)| (*name, Some(value.clone())));
+        for (name, value) in std::iter::once(content_type).chain(headers) {
+            if let Some(value) = value {
+                self.options.describe(name, &value);
+            }
+        }
+        let is_given = |name: &str| given.metadata.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let kept = stat.metadata.into_iter().filter(|(name, _)| !is_given(name));
+        let described = std::mem::take(&mut self.options);
+        self.options = ObjectOptions {
+            content_type: given.content_type.or(described.content_type),
+            cache_control: given.cache_control.or(described.cache_control),
+            content_disposition: given.content_disposition.or(described.content_disposition),
+            content_encoding: given.content_encoding.or(described.content_encoding),
+            content_language: given.content_language.or(described.content_language),
+            expires: given.expires.or(described.expires),
+            storage_class: given.storage_class,
+            acl: given.acl,
+            sse: given.sse,
+            sse_kms_key_id: given.sse_kms_key_id,
+            metadata: given.metadata.iter().cloned().chain(kept).collect(),
+            tags: if given.tags.is_empty() { described.tags } else { given.tags },
+        };
+        Ok(stat.version.etag)
+    }
+}
+
+fn left_out(from: &Location, to: &Location, console: &Console) -> Result<Exit, Failure> {
+    let why = "an object of that name exists";
+    console.say(&format!("{}: left as it is: {why}", shown(to)))?;
+    let event = events::Object { reason: Some(why.to_owned()), ..blank_event(from, to, "skipped") };
+    console.event(Carries::Lines, &event)?;
+    let summary = events::Summary { action: "copy", objects: 1, skipped: 1, ..Default::default() };
+    console.event(Carries::Lines, &summary)?;
+    Ok(Exit::Clean)
+}
+
+/// Says what became of it: the object's event, the error if there is one, the summary.
+fn report(
+    from: &Location,
+    to: &Location,
+    outcome: &TransferOutcome,
+    console: &Console,
+    after: impl FnOnce(&Report) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    let done = outcome.result.as_ref().ok();
+    let mut exit = match &outcome.result {
+        Ok(done) => {
+            let amount = amount(done.bytes, 0, done.seconds);
+            console.say(&format!(
+                "{} -> {}: {amount}, verified: {}",
+                shown(from),
+                shown(to),
+                done.verified
+            ))?;
+            Exit::Clean
+        }
+        Err(failure) => failure.exit,
+    };
+    let event = events::Object {
+        bytes: done.map_or(0, |done| done.bytes),
+        fetched: outcome.fetched_bytes,
+        verified: done.map(|done| done.verified.to_string()),
+        etag: done.and_then(|done| done.version.etag.clone()),
+        seconds: outcome.seconds,
+        retries: outcome.retries,
+        ..blank_event(from, to, if done.is_some() { "ok" } else { "failed" })
+    };
+    console.event(Carries::Lines, &event)?;
+    if let Err(failure) = &outcome.result {
+        console.failure(Carries::Lines, failure);
+    }
+    if let Some(done) = done
+        && let Err(failure) = after(done)
+    {
+        console.failure(Carries::Lines, &failure);
+        exit = failure.exit;
+    }
+    let ok = u64::from(exit == Exit::Clean);
+    let summary = events::Summary {
+        action: "copy",
+        objects: 1,
+        ok,
+        failed: 1 - ok,
+        bytes: event.bytes,
+        fetched: event.fetched,
+        seconds: event.seconds,
+        exit: exit.code(),
+        ..Default::default()
+    };
+    console.event(Carries::Lines, &summary)?;
+    Ok(exit)
+}
+
+fn shown(location: &Location) -> String {
+    one_line(&location.to_string())
+}
+
+fn blank_event(from: &Location, to: &Location, status: &'static str) -> events::Object {
+    events::Object {
+        action: "copy",
+        status,
+        key: to.key().to_owned(),
+        source: from.to_string(),
+        target: Some(to.to_string()),
+        bytes: 0,
+        fetched: 0,
+        resumed: 0,
+        note: None,
+        verified: None,
+        reason: None,
+        etag: None,
+        seconds: 0.0,
+        retries: 0,
+        tails: events::Tails::default(),
+    }
+}

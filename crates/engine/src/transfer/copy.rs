@@ -1,0 +1,543 @@
+//! A copy within a service: one request for a short object, parts for a long one. No byte passes through
+//! here.
+//!
+//! ```text
+//! HEAD source ─┬─ short: copy                         the object is there whole, or not at all
+//!              └─ long:  tags ─ create ─ part 1, part 2, … ─ complete;  any failure: abort
+//! ```
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flatout_policy::upload::copy_part_bytes;
+use flatout_wire::checksum::{Algorithm, Checksum};
+use flatout_wire::copy_source::{Directive, Directives};
+use flatout_wire::documents::{self, DonePart};
+use flatout_wire::head::{Coverage, Head};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+use flatout_wire::upload_answers::{self, Copied};
+use flatout_wire::verdict::Reason;
+use tokio::task::JoinSet;
+
+use crate::api::account::{Operation, Target};
+use crate::api::refusal::Failure;
+use crate::api::write::{Content, CopyFrom, StoredAs, Write, WriteStep};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::{Progress, Report, Stat, Verified};
+use crate::base::version::Version;
+use crate::shard::Shard;
+use crate::shard::call::call_whole;
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::resources::Resources;
+use crate::transfer::upload_workers::nonsensical;
+use crate::transfer::workers::run_until_stopped;
+use crate::transfer::{ActiveTransfer, Running};
+
+/// Parts that the origin copies at a time: the work is its own, and no link here is to be filled.
+const IN_FLIGHT: usize = 8;
+/// How long the parts of a failed copy may take to be deleted: a caller waits.
+const ABORT_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether the parts in flight have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LEFT_PARTS: &str = "parts that were copied could not be deleted: they take space until the upload is \
+                          aborted at the origin";
+const NOT_STATED: &str = "not stated by the origin";
+
+/// A copy within a service: what is copied, where to, and what differs.
+pub struct ServerCopy {
+    pub(crate) from: Location,
+    pub(crate) version_id: Option<Arc<str>>,
+    pub(crate) to: Location,
+    pub(crate) options: ObjectOptions,
+    pub(crate) condition: Condition,
+}
+
+impl ServerCopy {
+    /// A copy of the newest version of `from`.
+    pub fn new(from: Location, to: Location) -> ServerCopy {
+        let (options, condition) = (ObjectOptions::default(), Condition::None);
+        ServerCopy { from, version_id: None, to, options, condition }
+    }
+
+    /// Copies that version of the source.
+    #[must_use]
+    pub fn of_version(mut self, version_id: &str) -> ServerCopy {
+        self.version_id = Some(version_id.into());
+        self
+    }
+
+    /// What differs from the source: headers and names of metadata that are given replace those of the
+    /// source, tags all of them. Storage class, encryption and access list are never the source's.
+    #[must_use]
+    pub fn with_options(mut self, options: ObjectOptions) -> ServerCopy {
+        self.options = options;
+        self
+    }
+
+    /// Makes the object on that condition only, which the origin judges: Amazon does, MinIO overlooks it.
+    #[must_use]
+    pub fn on_condition(mut self, condition: Condition) -> ServerCopy {
+        self.condition = condition;
+        self
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        format!("{} -> {}", self.from, self.to)
+    }
+}
+
+/// A copy on its way.
+pub(crate) struct CopyTransfer {
+    transfer: ActiveTransfer,
+    source: Target,
+    target: Target,
+    options: ObjectOptions,
+    condition: Condition,
+    verify: bool,
+    /// The bytes of the source, once it was looked at.
+    bytes: OnceLock<u64>,
+    /// Set where the object is copied in parts.
+    upload_id: OnceLock<Arc<str>>,
+    stored: OnceLock<Stored>,
+    has_left_parts: AtomicBool,
+}
+
+struct Stored {
+    /// Of the source.
+    stat: Stat,
+    version: Version,
+    bytes: u64,
+    verified: Verified,
+}
+
+/// The source as it was looked at.
+struct Source {
+    bytes: u64,
+    copied_from: Arc<CopyFrom>,
+    head: Head,
+}
+
+impl Source {
+    /// The copy is there, as `head` tells.
+    fn stored(&self, head: &Head, verified: Verified) -> Stored {
+        let bytes = self.bytes;
+        let (stat, version) = (Stat::of(&self.head, Some(bytes)), Version::of(head, Some(bytes)));
+        Stored { stat, version, bytes, verified }
+    }
+}
+
+impl CopyTransfer {
+    pub(crate) fn new(copy: ServerCopy, resources: Resources) -> CopyTransfer {
+        let verify = resources.care.verify;
+        CopyTransfer {
+            transfer: ActiveTransfer::new(copy.name(), resources),
+            source: Target { location: copy.from, version_id: copy.version_id },
+            target: Target::from(copy.to),
+            options: copy.options,
+            condition: copy.condition,
+            verify,
+            bytes: OnceLock::new(),
+            upload_id: OnceLock::new(),
+            stored: OnceLock::new(),
+            has_left_parts: AtomicBool::new(false),
+        }
+    }
+
+    /// Nobody will ask how it ended.
+    pub(crate) fn forget_call(&self) {
+        self.transfer.end.forget_call();
+    }
+
+    fn operation(&self, step: WriteStep) -> Operation {
+        Operation::Write(Write { target: self.target.clone(), step })
+    }
+
+    fn on_stored(&self, stored: Stored) {
+        let fresh = self.stored.set(stored).is_ok();
+        assert!(fresh, "an object is stored once, by the lead");
+    }
+
+    fn on_copied(&self, bytes: u64) {
+        self.transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn conclude(&self) -> Result<Report, Error> {
+        let Some(stored) = self.stored.get() else {
+            return Err(Error::new(ErrorKind::Cancelled, "the client was closed while the copy ran"));
+        };
+        let counters = &self.transfer.counters;
+        Ok(Report {
+            version: stored.version.clone(),
+            stat: Some(stored.stat.clone()),
+            range: 0..stored.bytes,
+            bytes: stored.bytes,
+            fetched_bytes: 0,
+            resumed_bytes: 0,
+            resume_note: None,
+            verified: stored.verified,
+            seconds: self.transfer.clock_s(),
+            retries: counters.retries.load(Ordering::Relaxed),
+            tails: counters.tails(),
+            connections: counters.connections.load(Ordering::Relaxed),
+            shards: 1,
+            limited_by: None,
+            parts: Vec::new(),
+        })
+    }
+}
+
+impl Running for CopyTransfer {
+    fn transfer(&self) -> &ActiveTransfer {
+        &self.transfer
+    }
+
+    /// Bytes that the origin has copied count as if they had come: so there is a rate.
+    fn progress(&self) -> Progress {
+        self.transfer.counters.progress(self.bytes.get().copied(), None)
+    }
+
+    fn fail(&self, error: Error) {
+        self.transfer.fail(error);
+    }
+
+    fn finish(&self) {
+        self.transfer.gate.leave(self.transfer.slots.transfer());
+        let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
+        let result = result.map_err(|error| {
+            let error = error.during("copy", &self.transfer.name);
+            match self.has_left_parts.load(Ordering::Relaxed) {
+                true => error.with_further_hint(LEFT_PARTS),
+                false => error,
+            }
+        });
+        self.transfer.end.settle(result);
+    }
+}
+
+/// Leads a copy from its first request to its last.
+pub(crate) async fn run_copy(shard: Rc<Shard>, hold: TransferGuard<CopyTransfer>) {
+    hold.transfer.join_shard(shard.number);
+    run_until_stopped(&*hold, lead(&shard, &hold)).await;
+    if hold.stored.get().is_none() {
+        abort(&shard, &hold).await;
+    }
+}
+
+async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<CopyTransfer>) -> Result<(), Error> {
+    let source = look(shard, hold).await?;
+    match copy_part_bytes(source.bytes, shard.shared.settings.part_bytes) {
+        None => copy_whole(shard, hold, &source).await,
+        Some(part_bytes) => copy_parts(shard, hold, &source, part_bytes).await,
+    }
+}
+
+/// What is to be copied: the version that is there now, and no other.
+async fn look(shard: &Rc<Shard>, copy: &CopyTransfer) -> Result<Source, Error> {
+    let called = call_whole(shard, Operation::Head(copy.source.clone())).await;
+    let (head, _) = called.map_err(|failure| failure.error.during("read", &copy.source.location))?;
+    let bytes = head.content_length.ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the origin does not say how long the source is")
+    })?;
+    let etag = head.strong_etag().map(str::to_owned);
+    if etag.is_none() && copy.source.version_id.is_none() {
+        let cause = "the source has no ETag that names one version of it: what is copied would not be known";
+        return Err(Error::new(ErrorKind::Unsupported, cause));
+    }
+    let _ = copy.bytes.set(bytes);
+    let copied_from = Arc::new(CopyFrom { target: copy.source.clone(), etag });
+    Ok(Source { bytes, copied_from, head })
+}
+
+/// Copies a short object by one request.
+async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> Result<(), Error> {
+    let keeps = ObjectOptions {
+        storage_class: None,
+        acl: None,
+        sse: None,
+        sse_kms_key_id: None,
+        tags: Vec::new(),
+        ..copy.options.clone()
+    } == ObjectOptions::default();
+    let directive = |keeps| if keeps { Directive::Keep } else { Directive::Replace };
+    let directives = Directives { metadata: directive(keeps), tags: directive(copy.options.tags.is_empty()) };
+    let options = ObjectOptions { tags: copy.options.tags.clone(), ..described(copy, &source.head) };
+    let stored_as = Arc::new(StoredAs { options, condition: copy.condition.clone() });
+    let step = WriteStep::Copy { source: source.copied_from.clone(), stored_as, directives };
+    let (head, body) = match call_whole(shard, copy.operation(step)).await {
+        Ok(answer) => answer,
+        Err(failure) => return Err(explained(shard, copy, source, failure).await),
+    };
+    let copied =
+        upload_answers::parse_copied(&body).map_err(|nonsense| nonsensical("copied object", &nonsense))?;
+    copy.on_copied(source.bytes);
+    store(copy, source, head, copied)
+}
+
+/// Headers and metadata of the source, and what was given in place of them; class, encryption and access list
+/// as given.
+fn described(copy: &CopyTransfer, source: &Head) -> ObjectOptions {
+    let given = &copy.options;
+    let mut options = ObjectOptions {
+        content_type: source.content_type.clone(),
+        storage_class: given.storage_class.clone(),
+        acl: given.acl.clone(),
+        sse: given.sse.clone(),
+        sse_kms_key_id: given.sse_kms_key_id.clone(),
+        metadata: given.metadata.clone(),
+        ..ObjectOptions::default()
+    };
+    for (name, value) in &source.content_headers {
+        options.describe(name, value);
+    }
+    let replacing = [
+        ("content-type", &given.content_type),
+        ("cache-control", &given.cache_control),
+        ("content-disposition", &given.content_disposition),
+        ("content-encoding", &given.content_encoding),
+        ("content-language", &given.content_language),
+        ("expires", &given.expires),
+    ];
+    for (name, value) in replacing {
+        if let Some(value) = value {
+            options.describe(name, value);
+        }
+    }
+    let is_given = |name: &str| given.metadata.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    options.metadata.extend(source.metadata.iter().filter(|(name, _)| !is_given(name)).cloned());
+    options
+}
+
+/// Copies a long object in parts, several at a time. What one request would keep is read and stated anew.
+async fn copy_parts(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<CopyTransfer>,
+    source: &Source,
+    part_bytes: u64,
+) -> Result<(), Error> {
+    let tags = match hold.options.tags.is_empty() {
+        true => tags_of(shard, &hold.source, source.head.tags_count).await?,
+        false => hold.options.tags.clone(),
+    };
+    let options = ObjectOptions { tags, ..described(hold, &source.head) };
+    let stored_as = Arc::new(StoredAs { options, condition: hold.condition.clone() });
+    let upload_id = begin(shard, hold, &stored_as).await?;
+    let asked = shard.shared.settings.parallel.map_or(IN_FLIGHT, |asked| asked as usize);
+    let mut ranges = (0..source.bytes.div_ceil(part_bytes)).map(|number| {
+        let start = number * part_bytes;
+        (number as u32 + 1, start..(start + part_bytes).min(source.bytes))
+    });
+    let (mut in_flight, mut done) = (JoinSet::new(), Vec::new());
+    loop {
+        while in_flight.len() < asked.min(IN_FLIGHT)
+            && let Some((number, range)) = ranges.next()
+        {
+            let (shard, hold) = (shard.clone(), hold.clone());
+            let (upload_id, source) = (upload_id.clone(), source.copied_from.clone());
+            in_flight
+                .spawn_local(async move { copy_part(&shard, &hold, upload_id, number, source, range).await });
+        }
+        let Some(ended) = in_flight.join_next().await else { break };
+        match ended {
+            Ok(Ok(part)) => done.push(part),
+            Ok(Err(failure)) => return Err(explained(shard, hold, source, failure).await),
+            Err(_) => return Err(Error::new(ErrorKind::Internal, "a part of the copy was lost")),
+        }
+    }
+    done.sort_unstable_by_key(|part: &DonePart| part.number);
+    complete(shard, hold, source, upload_id, stored_as, done).await
+}
+
+/// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
+/// none is stated they are asked for, and where that is refused, nothing is copied.
+pub(crate) async fn tags_of(
+    shard: &Rc<Shard>,
+    source: &Target,
+    stated_count: Option<u32>,
+) -> Result<Vec<(String, String)>, Error> {
+    if stated_count == Some(0) {
+        return Ok(Vec::new());
+    }
+    match call_whole(shard, Operation::Tags(source.clone())).await {
+        Ok((_, body)) => {
+            upload_answers::parse_tags(&body).map_err(|nonsense| nonsensical("list of tags", &nonsense))
+        }
+        // A server without tags; some say so of an object without any.
+        Err(failure) if failure.reason == Some(Reason::Unsupported) && stated_count.is_none() => {
+            Ok(Vec::new())
+        }
+        Err(failure) if failure.error.cause().contains("NoSuchTagSet") => Ok(Vec::new()),
+        Err(failure) => Err(failure
+            .error
+            .during("read the tags", &source.location)
+            .with_further_hint("a copy keeps the tags; where they may not be read, give it tags of its own")),
+    }
+}
+
+/// Begins an upload. Once the origin was asked for it, it is not forgotten: where the copy is stopped
+/// meanwhile, it is aborted.
+async fn begin(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<CopyTransfer>,
+    stored_as: &Arc<StoredAs>,
+) -> Result<Arc<str>, Error> {
+    let (owner, on, stored_as) = (hold.clone(), shard.clone(), stored_as.clone());
+    let begun = tokio::task::spawn_local(async move {
+        let step = WriteStep::CreateUpload { stored_as, algorithm: None };
+        let (_, body) = call_whole(&on, owner.operation(step)).await.map_err(|failure| failure.error)?;
+        let upload_id =
+            upload_answers::parse_created(&body).map_err(|nonsense| nonsensical("upload id", &nonsense))?;
+        let upload_id: Arc<str> = upload_id.into();
+        let fresh = owner.upload_id.set(upload_id.clone()).is_ok();
+        assert!(fresh, "an upload begins once");
+        if owner.transfer.is_stopped() {
+            abort(&on, &owner).await;
+        }
+        Ok(upload_id)
+    });
+    begun.await.map_err(|_| Error::new(ErrorKind::Cancelled, "the client was closed while the copy ran"))?
+}
+
+async fn copy_part(
+    shard: &Rc<Shard>,
+    copy: &CopyTransfer,
+    upload_id: Arc<str>,
+    number: u32,
+    source: Arc<CopyFrom>,
+    range: Range<u64>,
+) -> Result<DonePart, Failure> {
+    let bytes = range.end - range.start;
+    let step = WriteStep::CopyPart { upload_id, number, source, range };
+    let (_, body) = call_whole(shard, copy.operation(step)).await?;
+    let copied = upload_answers::parse_copied(&body)
+        .map_err(|nonsense| Failure::last(nonsensical("copied part", &nonsense)))?;
+    copy.on_copied(bytes);
+    Ok(DonePart { number, etag: copied.etag, checksum: None })
+}
+
+/// Makes the object of its parts.
+async fn complete(
+    shard: &Rc<Shard>,
+    copy: &CopyTransfer,
+    source: &Source,
+    upload_id: Arc<str>,
+    stored_as: Arc<StoredAs>,
+    parts: Vec<DonePart>,
+) -> Result<(), Error> {
+    let expected = documents::etag_of_parts(parts.iter().map(|part| &*part.etag));
+    let whole = Content { bytes: source.bytes, checksum: None };
+    let step = WriteStep::Complete { upload_id, stored_as, whole, parts: parts.into() };
+    let (mut head, body) = match call_whole(shard, copy.operation(step)).await {
+        Ok(answer) => answer,
+        Err(failure) => return settle(shard, copy, source, failure, expected.as_deref()).await,
+    };
+    let completed = upload_answers::parse_completed(&body)
+        .map_err(|nonsense| nonsensical("completed upload", &nonsense))?;
+    head.checksums.extend(completed.checksums);
+    store(copy, source, head, Copied { etag: completed.etag, ..Copied::default() })
+}
+
+/// The origin has the object: notes what it says of it.
+fn store(copy: &CopyTransfer, source: &Source, mut head: Head, copied: Copied) -> Result<(), Error> {
+    head.etag = Some(copied.etag);
+    let kind = Coverage::Full;
+    head.checksums.extend(copied.checksum.map(|(algorithm, value)| Checksum { algorithm, value, kind }));
+    let verified = match copy.verify {
+        true => verified(&source.head, &head)?,
+        false => Verified::None("switched off"),
+    };
+    copy.on_stored(source.stored(&head, verified));
+    Ok(())
+}
+
+/// Compares a checksum that the origin states of both objects.
+fn verified(source: &Head, copied: &Head) -> Result<Verified, Error> {
+    let stated = |head: &Head, algorithm: Algorithm| {
+        let mut full = head.checksums.iter().filter(|checksum| checksum.kind == Coverage::Full);
+        full.find(|checksum| checksum.algorithm == algorithm).map(|checksum| checksum.value)
+    };
+    for algorithm in Algorithm::ALL {
+        let (Some(one), Some(other)) = (stated(source, algorithm), stated(copied, algorithm)) else {
+            continue;
+        };
+        if one == other {
+            return Ok(Verified::Whole(algorithm));
+        }
+        let (name, one, other) = (algorithm.name(), algorithm.encode(one), algorithm.encode(other));
+        let cause = format!("the copy has other bytes than its source: {name} is {other}, not {one}");
+        return Err(Error::new(ErrorKind::Corrupt, cause).with_hint("copy it again"));
+    }
+    Ok(Verified::None(NOT_STATED))
+}
+
+/// After a failure of the completion: an answer that was lost may have been the one that told of the object.
+/// The object itself tells whether it is the copy: by its checksum, else by the ETag that follows from its
+/// parts.
+async fn settle(
+    shard: &Rc<Shard>,
+    copy: &CopyTransfer,
+    source: &Source,
+    failure: Failure,
+    expected: Option<&str>,
+) -> Result<(), Error> {
+    let is_lost = failure.status.is_none() || failure.reason == Some(Reason::UploadGone);
+    if is_lost && is_there(shard, copy, source, expected).await {
+        return Ok(());
+    }
+    Err(explained(shard, copy, source, failure).await)
+}
+
+async fn is_there(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, expected: Option<&str>) -> bool {
+    let Ok((head, _)) = call_whole(shard, Operation::Head(copy.target.clone())).await else { return false };
+    if head.content_length != Some(source.bytes) {
+        return false;
+    }
+    let verified = match verified(&source.head, &head) {
+        Ok(verified @ Verified::Whole(_)) => verified,
+        Ok(verified) if expected.is_some() && head.etag.as_deref() == expected => verified,
+        _ => return false,
+    };
+    copy.on_stored(source.stored(&head, verified));
+    true
+}
+
+/// The failure of a request as the caller should read it. A condition that does not hold may be that of the
+/// source or of the target: the source is looked at again.
+async fn explained(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, failure: Failure) -> Error {
+    let is_condition = matches!(failure.status, Some(409 | 412));
+    if !is_condition {
+        return failure.error;
+    }
+    let now = call_whole(shard, Operation::Head(copy.source.clone())).await;
+    let is_same = now.is_ok_and(|(head, _)| head.etag == source.head.etag);
+    let cause = match (&copy.condition, is_same) {
+        (Condition::Absent, true) => "an object of that name is there already: it stays as it is".to_owned(),
+        (Condition::Matches(etag), true) => format!("the object's ETag is not {etag}: it stays as it is"),
+        (Condition::None, true) => return failure.error,
+        (_, false) => {
+            let cause = "the source was replaced while it was copied: nothing was made of it";
+            return Error::new(ErrorKind::Changed, cause).with_hint("start again to copy the new version");
+        }
+    };
+    Error::new(ErrorKind::Changed, cause)
+}
+
+/// Deletes the parts of a copy that has failed, once none is on its way any more.
+async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<CopyTransfer>) {
+    let Some(upload_id) = hold.upload_id.get() else { return };
+    let aborted = tokio::time::timeout(ABORT_WITHIN, async {
+        while hold.transfer.holds.load(Ordering::Acquire) > 1 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        call_whole(shard, hold.operation(WriteStep::Abort { upload_id: upload_id.clone() })).await
+    });
+    match aborted.await {
+        Ok(Ok(_)) => {}
+        Ok(Err(failure)) if failure.reason == Some(Reason::UploadGone) => {}
+        Ok(Err(_)) | Err(_) => hold.has_left_parts.store(true, Ordering::Relaxed),
+    }
+}
