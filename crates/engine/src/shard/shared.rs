@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) memory_plan: MemoryPlan,
     pub(crate) gates: Gates,
-    /// Threads that hash parts of files before they are sent: reading them may wait for a disk, and takes as long
-    /// as sending them.
+    /// Threads that hash parts of files before they are sent: reading them may wait for a disk, and takes as
+    /// long as sending them.
     pub(crate) hashing: BlockingPool,
     /// Where journals of uploads lie.
     pub(crate) upload_journals: Option<PathBuf>,
