@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::place::Home;
 use crate::{Environment, text};
@@ -26,10 +26,23 @@ pub(crate) fn runtime_folders(environment: &Environment, uid: u32) -> Vec<PathBu
 /// Where the log of what runs in the background goes: below `XDG_STATE_HOME`; else root's in `/var/log`, a
 /// user's below `~/.local/state`. None where no home is known.
 pub(crate) fn log_folder(environment: &Environment, uid: u32) -> Option<PathBuf> {
-    let own = absolute(environment, "XDG_STATE_HOME").map(|base| base.join("flatout"));
-    let of_home = || Some(Home::of(environment).ok()?.join(".local/state")?.join("flatout"));
     let systems = (uid == 0).then(|| PathBuf::from("/var/log/flatout"));
-    own.or(systems).or_else(of_home)
+    own_state(environment).or(systems).or_else(|| state_of_home(environment))
+}
+
+/// Where what outlives a run is kept: below `XDG_STATE_HOME`, else below `~/.local/state`. None where neither
+/// is known; a home that is not there is not made.
+pub(crate) fn state_folder(environment: &Environment) -> Option<PathBuf> {
+    let is_there = |state: &PathBuf| state.ancestors().nth(3).is_some_and(Path::is_dir);
+    own_state(environment).or_else(|| state_of_home(environment).filter(is_there))
+}
+
+fn own_state(environment: &Environment) -> Option<PathBuf> {
+    Some(absolute(environment, "XDG_STATE_HOME")?.join("flatout"))
+}
+
+fn state_of_home(environment: &Environment) -> Option<PathBuf> {
+    Some(Home::of(environment).ok()?.join(".local/state")?.join("flatout"))
 }
 
 /// The socket on which a service manager waits to hear that we stand; one that begins with `@` is abstract.

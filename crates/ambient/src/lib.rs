@@ -69,6 +69,8 @@ pub struct Ambient {
     pub oss: OssSettings,
     /// What earlier runs found of origins; see [`remember`].
     pub paces: Vec<FoundPace>,
+    /// Where journals of uploads lie; none where no home is known.
+    pub upload_journals: Option<PathBuf>,
     /// Files that could not be read, and why: those of other tools, and ours in a home that is not this
     /// user's.
     pub notes: Vec<String>,
@@ -124,8 +126,20 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let oss = oss_settings(&rows);
     let [aws_credentials, oss_credentials] = providers(&settings, environment);
     let paces = paces::recall(environment);
+    let upload_journals = daemon::state_folder(environment).map(|state| state.join("uploads"));
     let Discovered { notes, warnings, .. } = around;
-    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes, warnings, rows })
+    Ok(Ambient {
+        settings,
+        aws_credentials,
+        oss_credentials,
+        proxies,
+        oss,
+        paces,
+        upload_journals,
+        notes,
+        warnings,
+        rows,
+    })
 }
 
 /// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the
@@ -211,6 +225,7 @@ impl From<Ambient> for Config {
             proxies: found.proxies,
             oss: found.oss,
             paces: found.paces,
+            upload_journals: found.upload_journals,
         }
     }
 }

@@ -37,6 +37,7 @@ impl Ambient {
             oss_credentials: self.oss_credentials.clone(),
             proxies: self.proxies.clone(),
             oss: self.oss.clone(),
+            upload_journals: self.upload_journals.clone(),
             paces: self.paces.clone(),
         }
     }

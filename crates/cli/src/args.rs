@@ -20,6 +20,7 @@ use crate::bench::ReadFiles;
 use crate::help;
 use crate::knobs::{Knobs, MountKnobs};
 use crate::select::Filters;
+use crate::stored_as::{StoredAs, Symlinks};
 use crate::weather::{self, Synthetic, Weather};
 
 #[derive(Debug, Parser)]
@@ -150,7 +151,7 @@ pub struct Cp {
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
     /// Everything below a folder of a bucket, into the folder DST; with a pattern, also what lies in folders
-    /// that match
+    /// that match; of an upload, every file below a folder, below the prefix DST
     #[arg(long, short, conflicts_with = "range")]
     pub recursive: bool,
     /// Skip objects whose file exists, whatever is in it; of an upload, leave an object that exists as it is
@@ -163,82 +164,16 @@ pub struct Cp {
     /// rest are counted
     #[arg(long)]
     pub verbose: bool,
+    /// Of an upload with -r, symbolic links: follow them, skip them with a warning, or refuse them with an
+    /// error each
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = "Uploads")]
+    pub symlinks: Symlinks,
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
     pub stored_as: StoredAs,
     #[command(flatten)]
     pub knobs: Knobs,
-}
-
-/// What an uploaded object is stored with.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Uploads")]
-pub struct StoredAs {
-    /// The object's Content-Type; by its extension otherwise
-    #[arg(long, value_name = "TYPE")]
-    pub content_type: Option<String>,
-    /// The object's Cache-Control, as in max-age=3600
-    #[arg(long, value_name = "DIRECTIVES")]
-    pub cache_control: Option<String>,
-    /// The object's Content-Disposition
-    #[arg(long, value_name = "VALUE")]
-    pub content_disposition: Option<String>,
-    /// The object's Content-Encoding: say it where the bytes are compressed already
-    #[arg(long, value_name = "CODING")]
-    pub content_encoding: Option<String>,
-    /// Metadata of the object (x-amz-meta-NAME, x-oss-meta-NAME); may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub metadata: Vec<String>,
-    /// A tag of the object; may be given several times
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub tagging: Vec<String>,
-    /// The storage class, as in STANDARD_IA
-    #[arg(long, value_name = "CLASS")]
-    pub storage_class: Option<String>,
-    /// A canned access list, as in bucket-owner-full-control
-    #[arg(long, value_name = "ACL")]
-    pub acl: Option<String>,
-    /// Encryption by the origin: AES256, aws:kms (KMS)
-    #[arg(long, value_name = "ALGORITHM")]
-    pub sse: Option<String>,
-    /// The key for an encryption by aws:kms
-    #[arg(long, value_name = "ID")]
-    pub sse_kms_key_id: Option<String>,
-    /// Only replace the object that has this ETag
-    #[arg(long, value_name = "ETAG")]
-    pub if_match: Option<String>,
-}
-
-impl StoredAs {
-    /// Whether nothing is asked for.
-    pub fn is_empty(&self) -> bool {
-        let StoredAs {
-            content_type,
-            cache_control,
-            content_disposition,
-            content_encoding,
-            metadata,
-            tagging,
-            storage_class,
-            acl,
-            sse,
-            sse_kms_key_id,
-            if_match,
-        } = self;
-        let options = [
-            content_type,
-            cache_control,
-            content_disposition,
-            content_encoding,
-            storage_class,
-            acl,
-            sse,
-            sse_kms_key_id,
-            if_match,
-        ];
-        options.iter().all(|option| option.is_none()) && metadata.is_empty() && tagging.is_empty()
-    }
 }
 
 #[derive(Debug, clap::Args)]

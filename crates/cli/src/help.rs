@@ -32,7 +32,8 @@ Examples:
   flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
   flatout cp 's3://logs/2026-11-2?/*.zst' logs/
   flatout cp model.safetensors s3://models/llama/
-  flatout cp report.html oss://site/index.html --cache-control max-age=300 --metadata author=ann
+  flatout cp -r checkpoints/ s3://models/checkpoints/ --exclude '*.tmp'
+  flatout cp report.html oss://site/index.html --cache-control max-age=300
   pg_dump db | zstd | flatout cp - s3://backups/db.zst
   flatout cp s3://models/llama/model.safetensors s3://backups/llama/
   flatout cp s3://models/big.tar oss://backups/big.tar
@@ -43,8 +44,8 @@ parts where it is longer than 256 MiB; else its bytes pass through this machine.
 source, and appears whole or not at all. Storage class, encryption and access list are never the source's.
 
 An uploaded object appears whole, or not at all: large ones are sent in parts (--part-size), and the origin \
-compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end; \
-parts that were sent by then are deleted.
+compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end. \
+A large file goes on where it was broken off when the same command is run again; other parts that were sent are deleted.
 
 The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
 and whenever something fails, what stood there before stays.
@@ -360,12 +361,13 @@ mod tests {
         texts
     }
 
-    /// What the shell would give to the program: the words up to a pipe, a redirection or a comment.
+    /// What the shell would give to the program: its words up to a pipe, a redirection or a comment, behind those
+    /// of whatever feeds it.
     #[track_caller]
     fn check_line(line: &str) {
         let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads this: {line}"));
-        let words: Vec<String> =
-            words.into_iter().take_while(|word| !["|", ">", "&"].contains(&word.as_str())).collect();
+        let words = words.into_iter().skip_while(|word| word != "flatout");
+        let words: Vec<String> = words.take_while(|word| !["|", ">", "&"].contains(&word.as_str())).collect();
         if let Err(refused) = Line::try_parse_from(&words) {
             panic!("{line}\n{refused}");
         }

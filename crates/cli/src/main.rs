@@ -21,6 +21,7 @@ mod refusal;
 mod select;
 mod signal;
 mod stdout;
+mod stored_as;
 mod sys;
 mod temporary_files;
 mod upload;

@@ -13,6 +13,7 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::console::{Carries, Console};
 use crate::download::{TransferOutcome, stoppable};
+use crate::events;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::sys;
@@ -127,4 +128,36 @@ fn read_all(mut input: File, mut uploader: StreamUploader) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The failure of what is to be sent and cannot be looked at.
+pub fn unreadable(typed: &str, error: &std::io::Error) -> Failure {
+    let failure = Failure::local("read", typed, error);
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            failure.with_hint("check the path: the first argument is what is sent")
+        }
+        _ => failure,
+    }
+}
+
+/// The event of an upload of which nothing is known yet.
+pub fn blank_event(source: &UploadSource, target: &Location, status: &'static str) -> events::Object {
+    events::Object {
+        action: "upload",
+        status,
+        key: target.key().to_owned(),
+        source: source.shown(),
+        target: Some(target.to_string()),
+        bytes: 0,
+        fetched: 0,
+        resumed: 0,
+        note: None,
+        verified: None,
+        reason: None,
+        etag: None,
+        seconds: 0.0,
+        retries: 0,
+        tails: events::Tails::default(),
+    }
 }

@@ -30,6 +30,7 @@ pub use base::limited_by::{Bound, Host, LimitedBy};
 pub use base::operation::Direction;
 pub use base::report::{PartRecord, Progress, Report, Stat, Tails, Verified};
 pub use base::version::{Object, Version};
+pub use batch::puts::{FinishedPut, ManyPuts, ManyPutsProgress, WantedPut};
 pub use batch::{Finished, Many, ManyProgress, ManyWatch, Wanted};
 pub use client::Client;
 pub use client::config::Config;

@@ -25,7 +25,7 @@ fn encode(text: &str, set: &'static AsciiSet, out: &mut String) {
 }
 
 /// The bytes behind `%XX`; a '%' that starts no such triple stays as it is.
-pub(crate) fn decode(text: &str) -> Cow<'_, [u8]> {
+pub fn decode(text: &str) -> Cow<'_, [u8]> {
     percent_decode_str(text).into()
 }
 

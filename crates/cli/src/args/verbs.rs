@@ -32,6 +32,7 @@ impl Mv {
     /// The copy that comes first.
     pub fn copy(&self) -> Cp {
         Cp {
+            symlinks: crate::stored_as::Symlinks::default(),
             source: self.source.clone(),
             target: self.target.clone(),
             range: None,

@@ -12,7 +12,7 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 use crate::args::Cp;
 use crate::commands::copied::{AfterCopy, amount};
 use crate::commands::cp_between_many;
-use crate::commands::cp_upload::{condition, given, is_there};
+use crate::commands::cp_upload::{condition, is_there};
 use crate::console::{Carries, Console};
 use crate::download::{TransferOutcome, stoppable};
 use crate::events;
@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::progress::Bar;
 use crate::select::Source;
+use crate::stored_as::options;
 use crate::{origin, outages};
 
 /// Whether both sides are URLs of objects.
@@ -46,7 +47,8 @@ pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, F
     refuse_filters(args)?;
     let from = origin::object("read", &args.source)?;
     let to = target(&args.target, &from)?;
-    let (options, condition) = (given(&args.stored_as)?, condition(&args.stored_as, args.no_clobber)?);
+    let (options, condition) =
+        (options(&args.stored_as, None)?, condition(&args.stored_as, args.no_clobber)?);
     let client = origin::client(console, &args.knobs, &[Dialect::of(&from), Dialect::of(&to)])?;
     outages::tell(&client, console, Carries::Lines);
     // The origin may judge it again, but not all do.

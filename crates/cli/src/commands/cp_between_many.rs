@@ -14,7 +14,7 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::args::Cp;
 use crate::commands::copied::amount;
-use crate::commands::cp_upload::{condition, given};
+use crate::commands::cp_upload::condition;
 use crate::commands::failures::Failures;
 use crate::commands::repeats::counted;
 use crate::console::{Carries, Console};
@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::progress::{Bar, POLL};
 use crate::select::{Filters, Source};
+use crate::stored_as::options;
 
 /// Copies at a time. A small object takes two requests of some ten milliseconds, so that 32 make about a
 /// thousand objects a second; S3 takes 3,500 writes a second of a prefix.
@@ -51,7 +52,7 @@ pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Res
         listing: client.list(&source.location, source.deep)?,
         source,
         filters: args.filters.clone(),
-        options: given(&args.stored_as)?,
+        options: options(&args.stored_as, None)?,
         condition: condition(&args.stored_as, args.no_clobber)?,
         no_clobber: args.no_clobber,
         is_listed: false,

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use flatout_engine::{Client, Dialect, ErrorKind, Report};
 use flatout_wire::location::Location;
-use flatout_wire::object_options::{Condition, ObjectOptions};
+use flatout_wire::object_options::Condition;
 
-use crate::args::{Cp, Pipe, StoredAs};
+use crate::args::{Cp, Pipe};
 use crate::commands::copied::{AfterCopy, amount};
+use crate::commands::cp_upload_many;
 use crate::console::{Carries, Console};
 use crate::download::TransferOutcome;
 use crate::events;
@@ -17,12 +18,17 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::knobs::Knobs;
 use crate::limited::{self, Limited};
-use crate::upload::{Upload, UploadSource};
+use crate::stored_as::{StoredAs, content_type, options};
+use crate::upload::{Upload, UploadSource, blank_event, unreadable};
 use crate::{origin, outages};
 
 /// `flatout cp` with a URL as its target.
 pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
     refuse_what_is_for_downloads(args)?;
+    if args.recursive {
+        return cp_upload_many::run(args, console);
+    }
+    refuse_what_is_for_many(args)?;
     let source = source(&args.source)?;
     let target = target(&args.target, &source)?;
     let how = (args.no_clobber, args.dry_run);
@@ -44,7 +50,12 @@ fn copy(
     knobs: &Knobs,
     (console, after): (&Console, AfterCopy<'_>),
 ) -> Result<Exit, Failure> {
-    let (options, condition) = (options(stored_as, source, target)?, condition(stored_as, no_clobber)?);
+    let by_source = || match source {
+        UploadSource::File(path) => path.to_str().and_then(content_type),
+        UploadSource::Stdin | UploadSource::Stream(_) => None,
+    };
+    let content_type = content_type(target.key()).or_else(by_source);
+    let (options, condition) = (options(stored_as, content_type)?, condition(stored_as, no_clobber)?);
     let client = origin::client(console, knobs, &[Dialect::of(target)])?;
     outages::tell(&client, console, Carries::Lines);
     // The origin judges it again when the object is to appear; this spares sending what would be refused.
@@ -67,10 +78,6 @@ fn copy(
 
 fn refuse_what_is_for_downloads(args: &Cp) -> Result<(), Failure> {
     let target = origin::masked(&args.target);
-    if args.recursive {
-        let failure = Failure::usage(format!("cp: {target}: uploads of folders come in a later version"));
-        return Err(failure.with_hint("copy files one by one: `flatout cp FILE s3://BUCKET/KEY`"));
-    }
     if args.range.is_some() {
         let failure =
             Failure::usage(format!("cp: {target}: --range is for downloads: an upload is of a whole file"));
@@ -78,10 +85,15 @@ fn refuse_what_is_for_downloads(args: &Cp) -> Result<(), Failure> {
             failure.with_hint("to send a part: `tail -c +FIRST FILE | head -c COUNT | flatout cp - URL`")
         );
     }
+    Ok(())
+}
+
+fn refuse_what_is_for_many(args: &Cp) -> Result<(), Failure> {
+    let target = origin::masked(&args.target);
     if !args.filters.is_empty() {
         let failure =
             Failure::usage(format!("cp: {target}: --include and --exclude choose among many files"));
-        return Err(failure.with_hint("name one file, without them"));
+        return Err(failure.with_hint("add -r to copy a folder"));
     }
     Ok(())
 }
@@ -97,21 +109,11 @@ fn source(typed: &str) -> Result<UploadSource, Failure> {
         );
     }
     let path = Path::new(typed);
-    let found = path.metadata().map_err(|error| {
-        let failure = Failure::local("read", typed, &error);
-        match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                failure.with_hint("check the path: the first argument is what is sent")
-            }
-            _ => failure,
-        }
-    })?;
+    let found = path.metadata().map_err(|error| unreadable(typed, &error))?;
     let kind = found.file_type();
     if kind.is_dir() {
-        let failure = Failure::usage(format!(
-            "cp: {typed}: is a folder, and uploads of folders come in a later version"
-        ));
-        return Err(failure.with_hint("copy files one by one: `flatout cp FILE s3://BUCKET/KEY`"));
+        let failure = Failure::usage(format!("cp: {typed}: is a folder, and one file is wanted"));
+        return Err(failure.with_hint("add -r to copy what lies below it"));
     }
     if kind.is_socket() || kind.is_block_device() {
         let what = if kind.is_socket() { "a socket" } else { "a block device" };
@@ -151,44 +153,6 @@ fn target(typed: &str, source: &UploadSource) -> Result<Location, Failure> {
             Failure::usage(format!("upload: {target}: names no object, and there is no file name to use"));
         failure.with_hint("name the object: s3://BUCKET/KEY")
     })
-}
-
-/// What the object is stored with. Its type follows from the extension of the key, else of the file, where
-/// nothing says otherwise.
-fn options(typed: &StoredAs, source: &UploadSource, target: &Location) -> Result<ObjectOptions, Failure> {
-    let guess = |name: &str| mime_guess::from_path(name).first_raw().map(str::to_owned);
-    let by_source = || match source {
-        UploadSource::File(path) => path.to_str().and_then(guess),
-        UploadSource::Stdin | UploadSource::Stream(_) => None,
-    };
-    let content_type = typed.content_type.clone().or_else(|| guess(target.key())).or_else(by_source);
-    Ok(ObjectOptions { content_type, ..given(typed)? })
-}
-
-/// What was said of the object, and nothing else.
-pub fn given(typed: &StoredAs) -> Result<ObjectOptions, Failure> {
-    Ok(ObjectOptions {
-        content_type: typed.content_type.clone(),
-        cache_control: typed.cache_control.clone(),
-        content_disposition: typed.content_disposition.clone(),
-        content_encoding: typed.content_encoding.clone(),
-        content_language: None,
-        expires: None,
-        storage_class: typed.storage_class.clone(),
-        acl: typed.acl.clone(),
-        sse: typed.sse.clone(),
-        sse_kms_key_id: typed.sse_kms_key_id.clone(),
-        metadata: pairs("metadata", &typed.metadata)?,
-        tags: pairs("tagging", &typed.tagging)?,
-    })
-}
-
-fn pairs(flag: &str, typed: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let pair = |typed: &String| match typed.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(Failure::usage(format!("--{flag}: '{typed}' is no pair")).with_hint("write NAME=VALUE")),
-    };
-    typed.iter().map(pair).collect()
 }
 
 pub fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failure> {
@@ -232,11 +196,14 @@ fn report(
     let done = outcome.result.as_ref().ok();
     let mut exit = match &outcome.result {
         Ok(done) => {
+            if let Some(note) = &done.resume_note {
+                console.warn(&format!("{target}: {note}"));
+            }
             console.say(&format!(
                 "{} -> {}: {}, verified: {}",
                 one_line(&source.shown()),
                 one_line(&target.to_string()),
-                amount(done.bytes, 0, done.seconds),
+                amount(done.bytes, done.resumed_bytes, done.seconds),
                 done.verified
             ))?;
             limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
@@ -247,6 +214,8 @@ fn report(
     let event = events::Object {
         bytes: done.map_or(0, |done| done.bytes),
         fetched: outcome.fetched_bytes,
+        resumed: done.map_or(0, |done| done.resumed_bytes),
+        note: done.and_then(|done| done.resume_note.clone()),
         verified: done.map(|done| done.verified.to_string()),
         etag: done.and_then(|done| done.version.etag.clone()),
         seconds: outcome.seconds,
@@ -272,6 +241,7 @@ fn report(
         failed: 1 - ok,
         bytes: event.bytes,
         fetched: event.fetched,
+        resumed: event.resumed,
         seconds: event.seconds,
         limited_by: done.and_then(|done| done.limited_by).map(Limited::from),
         exit: exit.code(),
@@ -279,24 +249,4 @@ fn report(
     };
     console.event(Carries::Lines, &summary)?;
     Ok(exit)
-}
-
-fn blank_event(source: &UploadSource, target: &Location, status: &'static str) -> events::Object {
-    events::Object {
-        action: "upload",
-        status,
-        key: target.key().to_owned(),
-        source: source.shown(),
-        target: Some(target.to_string()),
-        bytes: 0,
-        fetched: 0,
-        resumed: 0,
-        note: None,
-        verified: None,
-        reason: None,
-        etag: None,
-        seconds: 0.0,
-        retries: 0,
-        tails: events::Tails::default(),
-    }
 }

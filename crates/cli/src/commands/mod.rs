@@ -10,6 +10,7 @@ pub mod cp_between;
 mod cp_between_many;
 pub mod cp_many;
 pub mod cp_upload;
+pub mod cp_upload_many;
 pub mod doctor;
 pub mod du;
 mod failures;

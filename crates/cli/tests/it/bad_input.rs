@@ -208,9 +208,6 @@ fn an_endpoint_with_a_path_was_a_wrong_key() {
 #[test]
 fn what_comes_later_is_said() {
     let folder = Folder::new();
-    let model = folder.at("model");
-    run(&mut flatout(&["cp", "-r", &model, "s3://bucket/key"]))
-        .refused(4, &["uploads of folders come in a later version"]);
     run(&mut flatout(&["cp", "-r", "s3://a/k", "oss://b/k", "--oss-region", "x"]))
         .refused(4, &["another service come in a later version"]);
     folder.is_untouched();

@@ -109,6 +109,10 @@ fn the_examples_work() {
                     std::fs::write(here.path().join(file), "content").unwrap();
                 }
             }
+            if line.contains(" checkpoints/ ") {
+                std::fs::create_dir(here.path().join("checkpoints")).unwrap();
+                std::fs::write(here.path().join("checkpoints/step-1"), "content").unwrap();
+            }
             let line = line.replace("/dev/shm/", "./").replace("--profile minio", "");
             let program = flatout(&[]);
             let mut shell = Command::new("sh");

@@ -141,3 +141,151 @@ fn ctrl_c_leaves_neither_object_nor_parts() {
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     assert_eq!((stored(&buckets, "key"), parts()), (None, 0));
 }
+
+/// Killed with -9 in its midst, and run again: little is sent twice.
+#[test]
+fn a_killed_upload_goes_on() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let (file, state, body) = (folder.at("file"), folder.at("state"), bytes(160 * MIB));
+    fs::write(&file, &body).unwrap();
+    let part = ["--part-size", "5MiB", "--parallel", "2"];
+    let copy = |more: &[&str]| {
+        let mut command =
+            at(&buckets, &[&["cp", &file, "s3://bucket/key", "--json"][..], &part, more].concat());
+        command.env("XDG_STATE_HOME", &state);
+        command
+    };
+    let mut slow = copy(&["--bandwidth", "80MiB/s"]);
+    let mut child = slow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let noted = || {
+        let journals = fs::read_dir(format!("{state}/flatout/uploads")).into_iter().flatten().flatten();
+        journals.map(|journal| fs::read(journal.path()).unwrap_or_default().len()).sum::<usize>()
+    };
+    // Some 100 bytes a part.
+    wait_until("ten parts", || noted() > 1_500 || child.try_wait().unwrap().is_some());
+    signal("KILL", child.id());
+    child.wait().unwrap();
+    assert_eq!(stored(&buckets, "key"), None);
+    let done = run(&mut copy(&[])).clean();
+    let event = &done.events()[0];
+    let (resumed, sent) = (event["resumed"].as_u64().unwrap(), event["fetched"].as_u64().unwrap());
+    assert!(resumed >= 40 * MIB as u64 && resumed + sent == body.len() as u64, "{}", done.text());
+    assert!(stored(&buckets, "key") == Some(body));
+    assert_eq!(fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count(), 0, "nothing is left");
+}
+
+/// A folder with files of many kinds.
+fn tree(folder: &Folder) -> String {
+    let root = folder.at("data");
+    for path in ["a/b", "empty", "with blanks/ü"] {
+        fs::create_dir_all(format!("{root}/{path}")).unwrap();
+    }
+    for (path, length) in [("top.txt", 3), ("a/one.json", 70_000), ("a/b/none", 0), ("with blanks/ü/x+y", 5)]
+    {
+        fs::write(format!("{root}/{path}"), bytes(length)).unwrap();
+    }
+    fs::write(format!("{root}/a/large.bin"), bytes(17 * MIB)).unwrap();
+    root
+}
+
+fn keys(buckets: &Buckets, prefix: &str) -> Vec<String> {
+    let listed = run(&mut at(buckets, &["ls", "-r", &format!("s3://bucket/{prefix}"), "--json"])).clean();
+    let entries = listed.events().into_iter().filter(|event| event["event"] == "entry");
+    entries.map(|entry| entry["key"].as_str().unwrap().to_owned()).collect()
+}
+
+const ALL: [&str; 5] = ["a/b/none", "a/large.bin", "a/one.json", "top.txt", "with blanks/ü/x+y"];
+
+#[test]
+fn a_folder_goes_below_a_prefix() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let root = tree(&folder);
+    for target in ["s3://bucket/up", "s3://bucket/up/"] {
+        let said = run(&mut at(&buckets, &["cp", "-r", &root, target, "--part-size", "5MiB"])).clean();
+        assert!(
+            said.text().contains("5 objects") && said.text().contains("verified: 5 of 5"),
+            "{}",
+            said.text()
+        );
+        assert_eq!(keys(&buckets, "up/"), ALL.map(|key| format!("up/{key}")));
+        for key in ALL {
+            let sent = fs::read(format!("{root}/{key}")).unwrap();
+            assert!(stored(&buckets, &format!("up/{key}")) == Some(sent), "{key}");
+        }
+    }
+    let stat = run(&mut at(&buckets, &["stat", "s3://bucket/up/a/one.json"])).clean();
+    assert!(stat.text().contains("application/json"), "{}", stat.text());
+    // The whole bucket, and only some of it.
+    let some =
+        ["cp", "-r", &root, "s3://bucket", "--exclude", "/a/b/", "--include", "*.txt", "--include", "a/"];
+    run(&mut at(&buckets, &some)).clean();
+    assert_eq!(keys(&buckets, "a/"), ["a/large.bin", "a/one.json"]);
+    assert_eq!((stored(&buckets, "top.txt").is_some(), stored(&buckets, "with blanks/ü/x+y")), (true, None));
+}
+
+#[test]
+fn what_is_there_stays_and_a_plan_changes_nothing() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/up/top.txt", b"old")]), Folder::new());
+    let root = tree(&folder);
+    let planned = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/up", "--dry-run"])).clean();
+    assert_eq!(planned.text().matches("would copy ").count(), 5, "{}", planned.text());
+    assert_eq!(keys(&buckets, "up/"), ["up/top.txt"]);
+    let done = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/up", "-n", "--json"])).clean();
+    let summary = done.events().pop().unwrap();
+    assert_eq!((&summary["ok"], &summary["skipped"]), (&4.into(), &1.into()), "{}", done.text());
+    assert_eq!(stored(&buckets, "up/top.txt").unwrap(), b"old");
+}
+
+#[test]
+fn what_is_no_file_is_left_out_and_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let root = folder.at("data");
+    fs::create_dir(&root).unwrap();
+    fs::write(format!("{root}/good"), b"good").unwrap();
+    let odd = std::path::Path::new(&root).join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    fs::write(odd, b"odd").unwrap();
+    run(Command::new("mkfifo").arg(format!("{root}/pipe"))).clean();
+    let left = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/up"]));
+    assert_eq!(left.code, Some(2), "{}", left.stderr);
+    for says in ["not UTF-8", "pipe: it is a pipe, a socket or a device"] {
+        assert!(left.stderr.contains(says), "{says}: {}", left.stderr);
+    }
+    assert_eq!(keys(&buckets, "up/"), ["up/good"]);
+    // Links: to a file, to nothing, to the folder itself.
+    let root = folder.at("links");
+    fs::create_dir(&root).unwrap();
+    fs::write(format!("{root}/good"), b"good").unwrap();
+    std::os::unix::fs::symlink("good", format!("{root}/link")).unwrap();
+    run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/followed"])).clean();
+    assert_eq!(keys(&buckets, "followed/"), ["followed/good", "followed/link"]);
+    std::os::unix::fs::symlink("absent", format!("{root}/nowhere")).unwrap();
+    run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/broken"])).refused(3, &["nowhere: No such file"]);
+    assert_eq!(keys(&buckets, "broken/"), ["broken/good", "broken/link"]);
+    fs::remove_file(format!("{root}/nowhere")).unwrap();
+    std::os::unix::fs::symlink(".", format!("{root}/circle")).unwrap();
+    run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/circle"]))
+        .refused(1, &["leads to a folder that holds it"]);
+    let skipped = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/skipped", "--symlinks", "skip"]));
+    assert_eq!(skipped.code, Some(2), "{}", skipped.stderr);
+    assert!(skipped.stderr.contains("symbolic link"), "{}", skipped.stderr);
+    assert_eq!(keys(&buckets, "skipped/"), ["skipped/good"]);
+    let refused = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/refused", "--symlinks", "refuse"]));
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert_eq!(
+        refused.stderr.matches("symbolic link, and --symlinks is refuse").count(),
+        2,
+        "{}",
+        refused.stderr
+    );
+    let empty = folder.at("empty");
+    fs::create_dir(&empty).unwrap();
+    run(&mut at(&buckets, &["cp", "-r", &empty, "s3://bucket/up"])).refused(1, &["there is no file to copy"]);
+    run(&mut at(&buckets, &["cp", "-r", &format!("{root}/good"), "s3://bucket/up"]))
+        .refused(4, &["is no folder"]);
+    run(&mut at(&buckets, &["cp", "-r", &folder.at("absent"), "s3://bucket/up"]))
+        .refused(1, &["No such file"]);
+    let nowhere = run(&mut at(&buckets, &["cp", "-r", &root, "s3://nowhere/up"]));
+    assert_eq!(nowhere.code, Some(1), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("no such bucket"), "{}", nowhere.stderr);
+}

@@ -31,6 +31,8 @@ pub(crate) enum WriteStep {
     Part { upload_id: Arc<str>, number: u32, content: Content },
     /// Makes an object of the parts.
     Complete { upload_id: Arc<str>, stored_as: Arc<StoredAs>, whole: Content, parts: Arc<[DonePart]> },
+    /// One page of the parts that an upload has.
+    ListParts { upload_id: Arc<str>, marker: Option<u32> },
     /// Gives an upload up: its parts are deleted.
     Abort { upload_id: Arc<str> },
     /// An object from another one, within the service.
@@ -89,6 +91,7 @@ impl Write {
             | WriteStep::Delete { .. }
             | WriteStep::DeleteMany { .. }
             | WriteStep::DeleteBucket => Class::Delete,
+            WriteStep::ListParts { .. } => Class::List,
             _ => Class::Write,
         }
     }
@@ -126,6 +129,7 @@ impl Write {
             WriteStep::Complete { upload_id, stored_as, whole, .. } => {
                 s3.complete_upload(bucket, key, upload_id, &stored_as.condition, whole.checksum, whole.bytes)
             }
+            WriteStep::ListParts { upload_id, marker } => s3.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => s3.abort_upload(bucket, key, upload_id),
             WriteStep::Copy { source, stored_as, directives } => {
                 let StoredAs { options, condition } = &**stored_as;
@@ -163,6 +167,7 @@ impl Write {
             WriteStep::Complete { upload_id, stored_as, .. } => {
                 oss.complete_upload(bucket, key, upload_id, &stored_as.options, &stored_as.condition)
             }
+            WriteStep::ListParts { upload_id, marker } => oss.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => oss.abort_upload(bucket, key, upload_id),
             WriteStep::Copy { source, stored_as, directives } => {
                 let StoredAs { options, condition } = &**stored_as;

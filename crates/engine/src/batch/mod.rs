@@ -1,6 +1,7 @@
 //! Many objects at once: one pace for all, small ones by one request each, the parts of large ones among
 //! them.
 
+pub(crate) mod puts;
 mod shared;
 mod workers;
 

@@ -1,5 +1,6 @@
 //! What a client is made from.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use flatout_settings::Settings;
@@ -24,6 +25,9 @@ pub struct Config {
     pub oss: OssSettings,
     /// What earlier runs found of origins; see [`Client::paces`](crate::Client::paces).
     pub paces: Vec<FoundPace>,
+    /// The folder for journals of uploads, by which a later run goes on with one that was broken off; `None`:
+    /// none does.
+    pub upload_journals: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -37,6 +41,7 @@ impl Default for Config {
             proxies: Proxies::default(),
             oss: OssSettings::default(),
             paces: Vec::new(),
+            upload_journals: None,
         }
     }
 }

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 
 use crate::api::account::{Account, Dialect, Operation, RequestSigner, Target, check_object};
 use crate::api::credentials::{Anonymous, Grant, Keys, Provider, Refused};
+use crate::base::blocking_pool::BlockingPool;
 use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
@@ -29,6 +30,7 @@ use crate::base::hint::{Hint, setting_to, text};
 use crate::base::operation::Direction;
 use crate::base::report::{Report, Stat};
 use crate::base::version::Object;
+use crate::batch::puts::{ManyPuts, WantedPut};
 use crate::batch::{Batch, Many, Wanted};
 use crate::client::config::Config;
 use crate::client::list::{Bucket, Listing, repeats_a_page};
@@ -53,8 +55,6 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
 use crate::transfer::put::Put;
 use crate::transfer::resources::{Resources, TransferOptions};
-use crate::transfer::upload::Upload;
-use crate::transfer::upload_workers;
 use crate::transfer::workers::{run_lead, work_source};
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
@@ -104,6 +104,8 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            hashing: BlockingPool::at_most(hashing_threads(&settings), "flatout-hash"),
+            upload_journals: config.upload_journals,
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             pool,
             memory_plan,
@@ -163,26 +165,19 @@ impl Client {
     /// What can be known before anything is sent: a source that cannot be read, a location that cannot be
     /// written to.
     pub fn put(&self, put: Put) -> Result<Transfer, Error> {
-        check_put(&put).map_err(|error| error.during("upload", &put.location))?;
-        let gate = self.shared.gate_of(&put.location, Direction::Write);
-        let resources = Resources {
-            slots: gate.slots(gate.new_transfer(), put.priority),
-            gate: gate.clone(),
-            shards: self.shards.clone(),
-            care: TransferOptions::of(&self.shared.settings),
-        };
-        let running = Arc::new(Upload::start(put, self.shared.account.clone(), resources)?);
-        let first = self.shards.way_to(0)?;
-        let source = upload_workers::work_source(&running);
-        let seat = gate.join(running.transfer.slots.transfer(), source, 0);
-        let hold = TransferGuard::new(running.clone());
-        let lead = Task::new(move |shard| upload_workers::run_upload(shard, hold, seat));
-        if let Err(unsent) = first.send(Job::Task(lead)) {
-            running.transfer.end.forget_call();
-            drop(unsent);
-            return Err(self.shards.unanswered().during("upload", &running.transfer.name));
-        }
-        Ok(Transfer::new(running))
+        put.start(&self.shared, &self.shards)
+    }
+
+    /// Starts puts of many files. `wanted` is read by a thread of its own, a little ahead of what is sent;
+    /// its first error ends it ([`ManyPuts::incomplete`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalIo`] when no thread can be started.
+    pub fn put_many(
+        &self,
+        wanted: impl Iterator<Item = Result<WantedPut, Error>> + Send + 'static,
+    ) -> Result<ManyPuts, Error> {
+        ManyPuts::start(self.shared.clone(), self.shards.clone(), wanted)
     }
 
     /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere.
@@ -457,25 +452,10 @@ impl Client {
     }
 }
 
-/// What of a put can be known to be refused before anything is sent.
-fn check_put(put: &Put) -> Result<(), Error> {
-    check_object(&put.location)?;
-    let checked = match Dialect::of(&put.location) {
-        Dialect::S3 => put.options.check_s3(),
-        Dialect::Oss => put.options.check_oss(),
-        Dialect::Plain => {
-            let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
-            return Err(error.with_hint("name a bucket by s3:// or oss://"));
-        }
-    };
-    checked.map_err(|wrong| Error::new(ErrorKind::Usage, wrong.to_string()))?;
-    match Dialect::of(&put.location) {
-        Dialect::Oss if !put.condition.is_kept_by_oss() => {
-            let cause = "OSS cannot write on the condition that an object has a certain ETag";
-            Err(Error::new(ErrorKind::Unsupported, cause))
-        }
-        _ => Ok(()),
-    }
+/// One thread can hash about what two shards send.
+fn hashing_threads(settings: &Settings) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.min(2 * settings.shards.max(1) as usize)
 }
 
 /// The knob whose value a location's error is about.

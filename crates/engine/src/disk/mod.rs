@@ -4,3 +4,4 @@ pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod journal;
 pub(crate) mod temporary;
+pub(crate) mod upload_journal;

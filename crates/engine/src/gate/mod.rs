@@ -381,11 +381,16 @@ impl Gate {
     /// A transfer with its first worker, on `shard`.
     pub(crate) fn join(&self, transfer: TransferId, source: Weak<dyn WorkSource>, shard: usize) -> Seat {
         let is_stream = source.upgrade().is_some_and(|source| source.is_stream());
-        let seat = self.slots.join(transfer, source, shard);
+        let seat = self.slots.join(transfer, source, Some(shard));
         if is_stream {
             self.fit_windows(&self.slots.sources());
         }
         seat
+    }
+
+    /// [`Gate::join`] of a source without a stream, on the shard where there is least to do.
+    pub(crate) fn join_idlest(&self, transfer: TransferId, source: Weak<dyn WorkSource>) -> Seat {
+        self.slots.join(transfer, source, None)
     }
 
     /// One more worker that asks for its slots itself, where there is least to do.

@@ -96,16 +96,16 @@ impl SlotQueue {
         self.lock().workers.iter().sum()
     }
 
-    /// A new source with its first worker, on `shard`.
+    /// A new source with its first worker, on `shard`, else where there is least to do.
     pub(crate) fn join(
         self: &Arc<SlotQueue>,
         transfer: TransferId,
         source: Weak<dyn WorkSource>,
-        shard: usize,
+        shard: Option<usize>,
     ) -> Seat {
         let mut state = self.lock();
         state.sources.push((transfer, source));
-        self.seat_in(&mut state, Some(shard), false)
+        self.seat_in(&mut state, shard, false)
     }
 
     /// Whether there are workers of no source.

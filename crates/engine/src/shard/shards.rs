@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
@@ -18,6 +19,9 @@ use crate::memory::lease::Lease;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
 use flatout_policy::receive_size::RECEIVE_BYTES;
+
+/// How long the close of a client waits for threads that hash.
+const HASHING_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a shard is asked to do: a task of its own on the shard's runtime. One that is dropped before lets go
 /// of what it holds.
@@ -129,6 +133,8 @@ impl Shards {
         for thread in threads.into_iter().flatten() {
             thread.stop();
         }
+        // A part of a file on a disk that hangs is not waited for longer.
+        let _ = self.shared.hashing.close(HASHING_ENDS_WITHIN);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the threads of a client share: settings, keys, what is known of origins, and memory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use flatout_settings::Settings;
 use flatout_wire::location::Location;
 
 use crate::api::account::{Account, Operation};
+use crate::base::blocking_pool::BlockingPool;
 use crate::base::clock::Clock;
 use crate::base::operation::Direction;
 use crate::gate::{Bandwidth, Gate, Gates, origin_of};
@@ -29,6 +31,11 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) memory_plan: MemoryPlan,
     pub(crate) gates: Gates,
+    /// Threads that hash parts of files before they are sent: reading them may wait for a disk, and takes as
+    /// long as sending them.
+    pub(crate) hashing: BlockingPool,
+    /// Where journals of uploads lie.
+    pub(crate) upload_journals: Option<PathBuf>,
     /// `--bandwidth`, for all transfers together.
     pub(crate) bandwidth: Option<Bandwidth>,
 }

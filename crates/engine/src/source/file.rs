@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use crate::base::error::{Error, ErrorKind};
+use crate::disk::upload_journal::FileIdentity;
 
 /// An open file that is to be sent.
 pub(crate) struct FileSource {
@@ -13,29 +14,14 @@ pub(crate) struct FileSource {
     identity: FileIdentity,
 }
 
-/// What tells whether a file is what it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileIdentity {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) bytes: u64,
-    /// Of the last change of content, in nanoseconds since 1970.
-    pub(crate) modified_ns: i128,
-    /// Of the last change of content or attributes: a program may set the other one.
-    pub(crate) changed_ns: i128,
-}
-
-impl FileIdentity {
-    fn of(found: &Metadata) -> FileIdentity {
-        let ns =
-            |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-        FileIdentity {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.size(),
-            modified_ns: ns(found.mtime(), found.mtime_nsec()),
-            changed_ns: ns(found.ctime(), found.ctime_nsec()),
-        }
+fn identity_of(found: &Metadata) -> FileIdentity {
+    let ns = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    FileIdentity {
+        device: found.dev(),
+        inode: found.ino(),
+        bytes: found.size(),
+        modified_ns: ns(found.mtime(), found.mtime_nsec()),
+        changed_ns: ns(found.ctime(), found.ctime_nsec()),
     }
 }
 
@@ -52,12 +38,17 @@ impl FileSource {
             let what = if found.is_dir() { "this is a folder" } else { "this is no regular file" };
             return Err(refused(Error::new(ErrorKind::Usage, what)));
         }
-        let identity = FileIdentity::of(&found);
+        let identity = identity_of(&found);
         Ok(FileSource { path, content, identity })
     }
 
     pub(crate) fn content(&self) -> &File {
         &self.content
+    }
+
+    /// What it was when it was opened.
+    pub(crate) fn identity(&self) -> &FileIdentity {
+        &self.identity
     }
 
     /// Its length when it was opened.
@@ -69,7 +60,7 @@ impl FileSource {
     /// It has changed since it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         let found = self.content.metadata().map_err(|why| Error::local("cannot look at it", why))?;
-        let now = FileIdentity::of(&found);
+        let now = identity_of(&found);
         // The attributes alone may change: a hard link, a mode.
         if (now.bytes, now.modified_ns) == (self.identity.bytes, self.identity.modified_ns) {
             return Ok(());

@@ -12,7 +12,10 @@ pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod response;
 pub(crate) mod single;
+mod start_put;
 pub(crate) mod upload;
+mod upload_resume;
+mod upload_stream;
 pub(crate) mod upload_workers;
 pub(crate) mod workers;
 
@@ -144,6 +147,12 @@ impl ActiveTransfer {
     /// What held it back most.
     fn limited_by(&self) -> Option<LimitedBy> {
         self.gate.tally().since(&self.tally)
+    }
+
+    /// Whether what ended it leaves something that is worth going on from.
+    pub(crate) fn keeps_partial_data(&self) -> bool {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().is_some_and(Error::keeps_partial_data)
     }
 
     /// What ended it before its end.

@@ -1,13 +1,16 @@
 //! A put on its way: its source, the parts that are left, what the origin has accepted, and how it ends.
 //!
-//! ```text short:  hash ─ PUT                                                  the object is there whole, or
-//! not at all long:   create ─ part 1, part 2, … (hash, PUT) ─ complete           so is this: parts are no
-//! object any failure: abort, and nothing is left ```
+//! ```text
+//!   short:  hash ─ PUT                                            the object is there whole, or not at all
+//!   long:   create ─ part 1, part 2, … (hash, PUT) ─ complete     and so here: parts are no object
+//!                     a failure: abort, or a journal for the next run
+//! ```
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use flatout_settings::format_size;
 use flatout_wire::checksum::{Algorithm, Powers};
 use tokio::sync::Notify;
 
@@ -16,14 +19,19 @@ use crate::api::write::{StoredAs, Write, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{PartRecord, Progress, Report, Verified};
 use crate::base::version::Version;
+use crate::disk::upload_journal::{SentPart, UploadJournal};
 use crate::sink::end::End;
 use crate::source::OpenSource;
 use crate::transfer::put::Put;
-use crate::transfer::resources::Resources;
+use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::{ActiveTransfer, Running};
 use flatout_policy::queue::Priority;
 
-const LEFT_PARTS: &str = "parts that were sent could not be deleted, and take space at the origin until the upload is aborted there";
+const LEFT_PARTS: &str =
+    "parts that were sent could not be deleted: they take space until the upload is aborted";
+
+/// Less than that is sent anew as quickly as it is asked for.
+const KEPT_FROM: u64 = 64 << 20;
 
 /// A put on its way: what its shards share.
 pub(crate) struct Upload {
@@ -39,6 +47,15 @@ pub(crate) struct Upload {
     stored: OnceLock<Stored>,
     /// Its parts are being deleted, or have been.
     is_aborting: AtomicBool,
+    /// What the next run goes on from: of a file that is sent in parts.
+    pub(crate) journal: OnceLock<UploadJournal>,
+    /// Whether a later run may go on.
+    pub(crate) resume: bool,
+    /// Bytes of parts that an earlier run had sent, and why its parts were of no use.
+    pub(crate) resumed_bytes: AtomicU64,
+    pub(crate) resume_note: OnceLock<&'static str>,
+    /// Bytes of parts that are left for the next run.
+    kept_bytes: AtomicU64,
     /// Parts were sent that could not be deleted.
     has_left_parts: AtomicBool,
 }
@@ -57,27 +74,18 @@ pub(crate) struct PartsUpload {
     pub(crate) algorithm: Option<Algorithm>,
     /// How long each part but the last is, and how long all are; nothing of a stream.
     sizes: Option<(u64, u64)>,
-    /// The number of the next part, from 0.
-    next: AtomicU64,
-    done: Mutex<Vec<AcceptedPart>>,
+    /// Numbers of the parts that are to be sent, and how many of these have been taken.
+    missing: Vec<u32>,
+    next: AtomicUsize,
+    done: Mutex<Vec<SentPart>>,
     /// A part has been accepted.
     pub(crate) accepted: Notify,
-}
-
-/// A part that the origin has.
-#[derive(Clone, Debug)]
-pub(crate) struct AcceptedPart {
-    /// From 1.
-    pub(crate) number: u32,
-    pub(crate) etag: String,
-    pub(crate) checksum: Option<(Algorithm, u64)>,
-    pub(crate) bytes: u64,
 }
 
 /// All parts of an upload.
 pub(crate) struct Parts {
     /// In order.
-    pub(crate) parts: Vec<AcceptedPart>,
+    pub(crate) parts: Vec<SentPart>,
     pub(crate) bytes: u64,
     /// Of the whole, where each part has one.
     pub(crate) checksum: Option<(Algorithm, u64)>,
@@ -88,13 +96,18 @@ impl PartsUpload {
         upload_id: String,
         algorithm: Option<Algorithm>,
         sizes: Option<(u64, u64)>,
+        kept: Vec<SentPart>,
     ) -> PartsUpload {
+        let count = sizes.map_or(0, |(part_bytes, bytes)| bytes.div_ceil(part_bytes)) as u32;
+        let mut missing: Vec<u32> = (1..=count).collect();
+        missing.retain(|number| kept.iter().all(|part| part.number != *number));
         PartsUpload {
             upload_id: upload_id.into(),
             algorithm,
             sizes,
-            next: AtomicU64::new(0),
-            done: Mutex::default(),
+            missing,
+            next: AtomicUsize::new(0),
+            done: Mutex::new(kept),
             accepted: Notify::new(),
         }
     }
@@ -106,21 +119,26 @@ impl PartsUpload {
 
     /// Parts that no worker has taken.
     pub(crate) fn left(&self) -> u64 {
-        self.count().saturating_sub(self.next.load(Ordering::Relaxed))
+        self.missing.len().saturating_sub(self.next.load(Ordering::Relaxed)) as u64
     }
 
     /// The next part: its number from 1, and its range of the object.
     pub(crate) fn take(&self) -> Option<(u32, Range<u64>)> {
         let (part_bytes, bytes) = self.sizes?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let start = number.checked_mul(part_bytes).filter(|start| *start < bytes)?;
-        Some((number as u32 + 1, start..(start + part_bytes).min(bytes)))
+        let number = *self.missing.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let start = u64::from(number - 1) * part_bytes;
+        Some((number, start..(start + part_bytes).min(bytes)))
     }
 
     /// The origin has accepted a part.
-    pub(crate) fn on_accepted(&self, part: AcceptedPart) {
+    pub(crate) fn on_accepted(&self, part: SentPart) {
         self.done().push(part);
         self.accepted.notify_one();
+    }
+
+    /// Bytes of the parts that the origin has.
+    pub(crate) fn accepted_bytes(&self) -> u64 {
+        self.done().iter().map(|part| part.bytes).sum()
     }
 
     /// How many parts the origin has.
@@ -144,7 +162,7 @@ impl PartsUpload {
         Parts { bytes: parts.iter().map(|part| part.bytes).sum(), checksum, parts }
     }
 
-    fn done(&self) -> MutexGuard<'_, Vec<AcceptedPart>> {
+    fn done(&self) -> MutexGuard<'_, Vec<SentPart>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,7 +174,7 @@ impl Upload {
     /// The source cannot be opened.
     pub(crate) fn start(put: Put, account: Arc<Account>, resources: Resources) -> Result<Upload, Error> {
         let name = put.location.to_string();
-        let verify = resources.care.verify;
+        let TransferOptions { verify, resume } = resources.care;
         let source = OpenSource::open(put.source)?;
         let mut transfer = ActiveTransfer::new(name, resources);
         transfer.records = put.record_parts.then(Mutex::default);
@@ -171,6 +189,11 @@ impl Upload {
             parts: OnceLock::new(),
             stored: OnceLock::new(),
             is_aborting: AtomicBool::new(false),
+            journal: OnceLock::new(),
+            resume,
+            resumed_bytes: AtomicU64::new(0),
+            resume_note: OnceLock::new(),
+            kept_bytes: AtomicU64::new(0),
             has_left_parts: AtomicBool::new(false),
         })
     }
@@ -205,7 +228,17 @@ impl Upload {
         !self.is_aborting.swap(true, Ordering::Relaxed)
     }
 
-    /// Its parts stay at the origin.
+    /// Whether what was sent is left for the next run: there is a journal, and enough to be worth it.
+    pub(crate) fn keep_parts(&self) -> bool {
+        let bytes = self.parts.get().map_or(0, PartsUpload::accepted_bytes);
+        let keeps = self.journal.get().is_some() && bytes >= KEPT_FROM && self.transfer.keeps_partial_data();
+        if keeps {
+            self.kept_bytes.store(bytes, Ordering::Relaxed);
+        }
+        keeps
+    }
+
+    /// Its parts stay at the origin, and nothing goes on from them.
     pub(crate) fn leave_parts(&self) {
         self.has_left_parts.store(true, Ordering::Relaxed);
     }
@@ -227,8 +260,8 @@ impl Upload {
             range: 0..stored.bytes,
             bytes: stored.bytes,
             fetched_bytes: transfer.counters.fetched_bytes(),
-            resumed_bytes: 0,
-            resume_note: None,
+            resumed_bytes: self.resumed_bytes.load(Ordering::Relaxed),
+            resume_note: self.resume_note.get().map(|note| (*note).to_owned()),
             verified: stored.verified,
             seconds: transfer.clock_s(),
             retries: transfer.counters.retries.load(Ordering::Relaxed),
@@ -248,7 +281,8 @@ impl Running for Upload {
 
     fn progress(&self) -> Progress {
         let limited_by = self.transfer.gate.tally().now();
-        self.transfer.counters.progress(self.source.bytes(), limited_by)
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        Progress { kept_bytes, ..self.transfer.counters.progress(self.source.bytes(), limited_by) }
     }
 
     fn fail(&self, error: Error) {
@@ -260,12 +294,18 @@ impl Running for Upload {
         if let OpenSource::Stream(ring) = &self.source {
             ring.end();
         }
+        if let Some(journal) = self.journal.get() {
+            journal.unlock();
+        }
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let result = result.map_err(|error| {
             let error = error.during("upload", &self.transfer.name);
-            match self.has_left_parts.load(Ordering::Relaxed) {
-                true => error.with_further_hint(LEFT_PARTS),
-                false => error,
+            match (self.has_left_parts.load(Ordering::Relaxed), self.kept_bytes.load(Ordering::Relaxed)) {
+                (true, _) => error.with_further_hint(LEFT_PARTS),
+                (false, 0) => error,
+                (false, kept) => {
+                    error.with_further_hint(format!("run it again to go on from {}", format_size(kept)))
+                }
             }
         });
         self.transfer.end.settle(result);

@@ -1,6 +1,7 @@
 //! The loops that carry an upload: the lead, which begins and completes it, and the workers, which send part
 //! after part.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,32 +19,33 @@ use crate::api::refusal::Failure;
 use crate::api::template::{Asked, RequestTemplate};
 use crate::api::write::{Content, WriteStep};
 use crate::base::error::{Error, ErrorKind};
-use crate::base::hint::{Feature, Word, setting, text};
+use crate::base::hint::{Feature, Word, text};
 use crate::base::operation::Class;
 use crate::base::report::{PartRecord, Verified};
 use crate::base::version::Version;
+use crate::disk::upload_journal::SentPart;
 use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::shard::Shard;
 use crate::shard::call::{Call, call_whole};
 use crate::shard::shards::Task;
 use crate::source::body::OutgoingBody;
-use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::source::{OpenSource, checksum};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
-use crate::transfer::upload::{AcceptedPart, Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload::{Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload_resume::go_on;
+use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
+use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::Attempts;
-use flatout_policy::upload::{PARTS_MOST, part_bytes, stream_part_bytes};
+use flatout_policy::upload::part_bytes;
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
-const ABORT_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full.
-const ROOMS_AHEAD: u32 = 2;
 
 impl WorkSource for Upload {
     fn wants(&self) -> (u64, Priority) {
@@ -75,7 +77,7 @@ pub(crate) async fn run_upload(shard: Rc<Shard>, hold: TransferGuard<Upload>, se
     hold.transfer.join_shard(shard.number);
     hold.transfer.gate.keep_time();
     run_until_stopped(&*hold, lead(&shard, &hold)).await;
-    if !hold.is_stored() {
+    if !hold.is_stored() && !hold.keep_parts() {
         abort(&shard, &hold).await;
     }
     drop(seat);
@@ -84,7 +86,7 @@ pub(crate) async fn run_upload(shard: Rc<Shard>, hold: TransferGuard<Upload>, se
 /// Sends parts until none is left, or another's turn has come.
 async fn run_worker(shard: Rc<Shard>, hold: TransferGuard<Upload>, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    run_until_stopped(&*hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
+    run_until_stopped(&*hold, work(&shard, hold.running(), hold.transfer.working(), Some(slot))).await;
 }
 
 async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Error> {
@@ -105,7 +107,9 @@ async fn lead_single(shard: &Rc<Shard>, upload: &Upload, bytes: u64) -> Result<(
     let OpenSource::File(_) = &upload.source else {
         return put(shard, upload, &upload.source.body(&range)).await;
     };
-    let mut memory = shard.shared.pool.lease(bytes.try_into().expect("a short object fits into memory"))?;
+    // Before the slot, so that whoever has one needs nothing that others hold. It comes in turn.
+    let room = usize::try_from(bytes).expect("a short object fits into memory");
+    let mut memory = shard.shared.pool.holder().lease(room).await?;
     let mut at = 0;
     while at < bytes {
         let room = &mut memory.as_mut_slice()[at as usize..bytes as usize];
@@ -115,7 +119,7 @@ async fn lead_single(shard: &Rc<Shard>, upload: &Upload, bytes: u64) -> Result<(
     put(shard, upload, &OutgoingBody::Bytes(&memory.as_mut_slice()[..bytes as usize])).await
 }
 
-async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<'_>) -> Result<(), Error> {
+pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<'_>) -> Result<(), Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let mut attempts = Attempts::default();
     let mut was_lost = false;
@@ -160,114 +164,19 @@ async fn lead_parts(
     part_bytes: u64,
     bytes: u64,
 ) -> Result<(), Error> {
-    let parts = begin(shard, hold, Some((part_bytes, bytes))).await?;
+    let parts = match go_on(shard, hold, bytes).await? {
+        Some(parts) => parts,
+        None => begin(shard, hold, Some((part_bytes, bytes))).await?,
+    };
     hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
-    work(shard, hold, hold.transfer.working(), None).await?;
+    work(shard, hold.running(), hold.transfer.working(), None).await?;
     wait_for_parts(parts, parts.count()).await;
     complete(shard, hold, parts).await
 }
 
-/// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by
-/// one request.
-async fn lead_stream(
-    shard: &Rc<Shard>,
-    hold: &TransferGuard<Upload>,
-    ring: &UploadRing,
-) -> Result<(), Error> {
-    let holder = shard.shared.pool.holder();
-    let part_most = shard.shared.memory_plan.parts() / 4;
-    let asked = shard.shared.settings.part_bytes;
-    let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
-    let mut parts: Option<&PartsUpload> = None;
-    loop {
-        let accepted = parts.map_or(0, PartsUpload::accepted_count);
-        let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
-        let may_give = given - accepted < most && given < PARTS_MOST;
-        let room_bytes = stream_part_bytes(given + 1, asked, part_most);
-        let next = tokio::select! {
-            biased;
-            next = ring.next() => next,
-            room = holder.lease(room_bytes as usize), if may_give => {
-                ring.give(room?);
-                given += 1;
-                continue;
-            }
-            () = accepted_one(parts), if !may_give => continue,
-        };
-        let mut room = match next {
-            Next::Room(room) => room,
-            Next::Abandoned => {
-                return Err(Error::new(ErrorKind::Cancelled, "the stream ended before it was finished"));
-            }
-            Next::End => break,
-        };
-        taken += 1;
-        if taken == 1 && ring.is_finished() {
-            return put(shard, hold, &OutgoingBody::Bytes(room.content())).await;
-        }
-        if taken == 1 && first.is_none() && parts.is_none() {
-            // Whether it is the only one shows with the next.
-            first = Some(room);
-            continue;
-        }
-        if let Some(first) = first.take() {
-            parts = Some(begin(shard, hold, None).await?);
-            start_part(hold, 1, first).await;
-        }
-        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= PARTS_MOST);
-        start_part(hold, number.ok_or_else(too_many_parts)?, room).await;
-    }
-    match (first, parts) {
-        (Some(mut only), _) => put(shard, hold, &OutgoingBody::Bytes(only.content())).await,
-        (None, None) => put(shard, hold, &OutgoingBody::Bytes(&[])).await,
-        (None, Some(parts)) => {
-            wait_for_parts(parts, taken).await;
-            complete(shard, hold, parts).await
-        }
-    }
-}
-
-fn too_many_parts() -> Error {
-    let cause =
-        format!("the stream has more than {PARTS_MOST} parts, which is as many as an object may have");
-    Error::new(ErrorKind::Usage, cause).with_hint([
-        text("use a larger "),
-        setting("part-size"),
-        text(", or a larger "),
-        setting("memory"),
-    ])
-}
-
-/// Waits until the origin has accepted one more part.
-async fn accepted_one(parts: Option<&PartsUpload>) {
-    match parts {
-        Some(parts) => parts.accepted.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Has a part of a stream sent by a worker of its own, once there is a slot.
-async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledRoom) {
-    let slot = hold.transfer.slots.acquire().await;
-    let (worker, seat) = (hold.clone(), hold.transfer.gate.seat());
-    let on = seat.shard();
-    let work = Task::new(move |shard| async move {
-        let _seat = seat;
-        worker.transfer.join_shard(shard.number);
-        let sent = async {
-            let body = OutgoingBody::Bytes(room.content());
-            send_part(&shard, &worker, number, &body, slot).await.map(drop)
-        };
-        run_until_stopped(&*worker, sent).await;
-    });
-    if let Err(error) = hold.transfer.shards.send(on, work) {
-        hold.fail(error);
-    }
-}
-
 /// Begins an upload in parts. Once the origin was asked for it, it is not forgotten: where the upload is
 /// stopped meanwhile, it is aborted.
-async fn begin<'a>(
+pub(super) async fn begin<'a>(
     shard: &Rc<Shard>,
     hold: &'a TransferGuard<Upload>,
     sizes: Option<(u64, u64)>,
@@ -276,7 +185,8 @@ async fn begin<'a>(
     let begun = tokio::task::spawn_local(async move {
         let created = create(&on, &owner).await;
         let (upload_id, algorithm) = created?;
-        let fresh = owner.parts.set(PartsUpload::new(upload_id, algorithm, sizes)).is_ok();
+        owner.note_begun(&on, &upload_id, algorithm, sizes);
+        let fresh = owner.parts.set(PartsUpload::new(upload_id, algorithm, sizes, Vec::new())).is_ok();
         assert!(fresh, "an upload begins once");
         if owner.transfer.is_stopped() {
             abort(&on, &owner).await;
@@ -308,7 +218,7 @@ async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<Al
 /// Sends part after part, as long as the slot stays with this worker or no other is left to go on.
 async fn work(
     shard: &Rc<Shard>,
-    upload: &Upload,
+    upload: &Arc<Upload>,
     mut working: Working<'_>,
     mut slot: Option<Slot>,
 ) -> Result<(), Error> {
@@ -319,7 +229,9 @@ async fn work(
             None => upload.transfer.slots.acquire().await,
         };
         let Some((number, range)) = parts.take() else { break };
-        let slot_of_part = send_part(shard, upload, number, &upload.source.body(&range), with).await?;
+        let sum = hashed_aside(shard, upload, parts.algorithm, &range).await?;
+        let body = upload.source.body(&range);
+        let slot_of_part = send_part(shard, upload, number, (&body, sum), with).await?;
         let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
         slot = slot_of_part.and_then(|slot| upload.transfer.slots.keep(slot, left, shard.number as usize));
         if slot.is_none() && working.may_end() {
@@ -330,16 +242,15 @@ async fn work(
 }
 
 /// Sends a part until the origin has accepted it; its slot.
-async fn send_part(
+pub(super) async fn send_part(
     shard: &Rc<Shard>,
     upload: &Upload,
     number: u32,
-    body: &OutgoingBody<'_>,
+    (body, sum): (&OutgoingBody<'_>, Option<(Algorithm, u64)>),
     slot: Slot,
 ) -> Result<Option<Slot>, Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let parts = upload.parts.get().expect("parts are sent once the upload has begun");
-    let sum = hashed(shard, body, parts.algorithm)?;
     let content = Content { bytes: body.bytes(), checksum: sum };
     let start_s = upload.transfer.clock_s();
     let (mut slot, mut attempts) = (Some(slot), Attempts::default());
@@ -355,7 +266,11 @@ async fn send_part(
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
-    parts.on_accepted(AcceptedPart { number, etag, checksum: sum, bytes: content.bytes });
+    let sent = SentPart { number, etag, checksum: sum, bytes: content.bytes };
+    if let Some(journal) = upload.journal.get() {
+        journal.on_accepted(&sent);
+    }
+    parts.on_accepted(sent);
     let end_s = upload.transfer.clock_s();
     upload.record(|| PartRecord {
         index: u64::from(number) - 1,
@@ -371,7 +286,7 @@ async fn send_part(
 }
 
 /// Waits until the origin has accepted `count` parts.
-async fn wait_for_parts(parts: &PartsUpload, count: u64) {
+pub(super) async fn wait_for_parts(parts: &PartsUpload, count: u64) {
     loop {
         let mut accepted = std::pin::pin!(parts.accepted.notified());
         accepted.as_mut().enable();
@@ -384,11 +299,11 @@ async fn wait_for_parts(parts: &PartsUpload, count: u64) {
 
 /// Makes the object of its parts. An answer that is lost is asked for again; where the origin has forgotten
 /// the upload by then, the object tells whether it is ours.
-async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
+pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
     upload.source.check_unchanged()?;
     let Parts { parts, bytes, checksum } = begun.conclude();
     let content = Content { bytes, checksum };
-    let named = |part: &AcceptedPart| DonePart {
+    let named = |part: &SentPart| DonePart {
         number: part.number,
         etag: part.etag.clone(),
         checksum: part.checksum.filter(|_| upload.dialect() == Dialect::S3),
@@ -416,17 +331,13 @@ async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Re
     head.checksums.extend(completed.checksums);
     let verified = verified(&head, checksum, "object")?;
     upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
+    upload.forget_journal();
     Ok(())
 }
 
 /// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
 /// from those of its parts. If so, the upload is done.
-async fn is_there(
-    shard: &Rc<Shard>,
-    upload: &Upload,
-    content: Content,
-    parts: Option<&[AcceptedPart]>,
-) -> bool {
+async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, parts: Option<&[SentPart]>) -> bool {
     let Ok((head, _)) = call_whole(shard, Operation::Head(upload.target.clone())).await else { return false };
     if head.content_length != Some(content.bytes) {
         return false;
@@ -444,6 +355,7 @@ async fn is_there(
         bytes: content.bytes,
         verified,
     });
+    upload.forget_journal();
     true
 }
 
@@ -457,9 +369,9 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
         call_whole(shard, hold.operation(WriteStep::Abort { upload_id: parts.upload_id.clone() })).await
     });
     match aborted.await {
-        Ok(Ok(_)) => {}
-        // It is gone already.
-        Ok(Err(Failure { status: Some(404), .. })) => {}
+        // It may be gone already.
+        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => hold.forget_journal(),
+        // The next run finds the parts by the journal, if there is one.
         Ok(Err(_)) | Err(_) => hold.leave_parts(),
     }
 }
@@ -504,8 +416,32 @@ async fn wait_or_give_up(
     Ok(Some(transfer.slots.acquire().await))
 }
 
+/// The checksum of a part, taken by a thread of its own: others are sent meanwhile, and a slow disk holds up
+/// nothing else.
+async fn hashed_aside(
+    shard: &Rc<Shard>,
+    upload: &Arc<Upload>,
+    algorithm: Option<Algorithm>,
+    range: &Range<u64>,
+) -> Result<Option<(Algorithm, u64)>, Error> {
+    let Some(algorithm) = algorithm else { return Ok(None) };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (owner, part) = (upload.clone(), range.clone());
+    shard.shared.hashing.run(move || {
+        let mut scratch = vec![0; RECEIVE_BYTES];
+        let sum = checksum(&owner.source.body(&part), algorithm, &mut scratch);
+        // The upload may have been stopped meanwhile.
+        let _ = tell.send(sum);
+    });
+    match told.await {
+        Ok(sum) => Ok(Some((algorithm, sum?))),
+        // No thread could be had.
+        Err(_) => hashed(shard, &upload.source.body(range), Some(algorithm)),
+    }
+}
+
 /// The checksum of what is to be sent, in that form.
-fn hashed(
+pub(super) fn hashed(
     shard: &Shard,
     body: &OutgoingBody<'_>,
     algorithm: Option<Algorithm>,

@@ -2,6 +2,7 @@
 //! error says why not and nothing is.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -31,14 +32,26 @@ struct Buckets {
 
 impl Buckets {
     fn new() -> Buckets {
+        Buckets::at((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    fn at(address: SocketAddr) -> Buckets {
         let root = tempfile::tempdir().expect("a folder");
         fs::create_dir(root.path().join("bucket")).expect("a bucket");
         let auth = Some((KEYS.0.into(), KEYS.1.into()));
-        let options = Options { auth, ..Options::new(Store::Root(root.path().into())) };
+        let listen = vec![address.into()];
+        let options = Options { auth, listen, ..Options::new(Store::Root(root.path().into())) };
         Buckets { origin: Origin::start(options).expect("an origin"), root }
     }
 
-    /// Files that the origin keeps of uploads that are neither completed nor aborted.
+    /// Another origin at the same address, which knows nothing of what this one had.
+    fn forget(self) -> Buckets {
+        let address = self.origin.addresses()[0];
+        self.origin.stop().expect("it stops");
+        Buckets::at(address)
+    }
+
+    /// How many uploads the origin keeps that are neither completed nor aborted.
     fn parts_left(&self) -> usize {
         let files = |folder: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten();
@@ -283,4 +296,71 @@ fn a_file_that_changes_meanwhile_publishes_nothing() {
         assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);
         assert_eq!(buckets.parts_left(), 0, "{location}");
     }
+}
+
+/// A file of 30 parts that is broken off after 14; what is left by then, and a slow client.
+fn broken_off(buckets: &Buckets, journals: &Path, path: &Path, location: &Location) -> Client {
+    let mut config = buckets.config();
+    config.settings.bandwidth_bytes = Some(120 * MIB as u64);
+    config.settings.parallel = Some(2);
+    config.upload_journals = Some(journals.into());
+    let client = Client::new(config).expect("good settings");
+    let transfer = client.put(Put::new(location.clone(), Source::File(path.into()))).expect("it begins");
+    while transfer.progress().landed_bytes < 16 * PART as u64 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    transfer.cancel_switch().cancel();
+    let error = transfer.wait().expect_err("it was cancelled");
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    let hint = error.hint().expect("what is left").to_string();
+    assert!(hint.contains("run it again to go on from"), "{hint}");
+    assert_eq!(buckets.parts_left(), 1, "they are kept");
+    client
+}
+
+#[test]
+fn a_file_goes_on_from_the_parts_that_the_origin_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, journals) = (folder.path().join("file"), folder.path().join("journals"));
+    let content = content(30 * PART - 11);
+    fs::write(&path, &content).expect("a file");
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = broken_off(&buckets, &journals, &path, &location);
+        let again = client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+        let report = again.wait().expect("it ends well");
+        assert!(report.resumed_bytes >= 13 * PART as u64, "{}", report.resumed_bytes);
+        assert_eq!(report.fetched_bytes + report.resumed_bytes, report.bytes, "nothing is sent twice");
+        assert_eq!(
+            (report.bytes, report.verified),
+            (content.len() as u64, Verified::Whole(algorithm(&location)))
+        );
+        assert!(read(&client, &location, content.len()) == content, "{location}");
+        assert_eq!((buckets.parts_left(), fs::read_dir(&journals).expect("it is there").count()), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_left_of_another_file_or_forgotten_is_not_gone_on_from() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, journals) = (folder.path().join("file"), folder.path().join("journals"));
+    let [location, _] = locations();
+    let buckets = Buckets::new();
+    fs::write(&path, content(30 * PART)).expect("a file");
+    let client = broken_off(&buckets, &journals, &path, &location);
+    let mut other = content(30 * PART);
+    other[7] ^= 1;
+    fs::write(&path, &other).expect("another file");
+    let put = || client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+    let report = put().wait().expect("it ends well");
+    assert_eq!(report.resumed_bytes, 0);
+    assert!(report.resume_note.is_some_and(|note| note.contains("sent anew")));
+    assert!(read(&client, &location, other.len()) == other);
+    assert_eq!(buckets.parts_left(), 0, "those of the old file are deleted");
+    // The origin loses all parts.
+    let client = broken_off(&buckets, &journals, &path, &location);
+    let _buckets = buckets.forget();
+    let put = client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+    let report = put.wait().expect("it is sent anew");
+    assert!(report.resumed_bytes == 0 && report.resume_note.is_some_and(|note| note.contains("forgotten")));
 }

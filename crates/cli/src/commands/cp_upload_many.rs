@@ -1,0 +1,392 @@
+//! `flatout cp -r FOLDER URL`: the files below a folder, as objects below a prefix.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use flatout_engine::{
+    Client, Dialect, ErrorKind, FinishedPut, ManyProgress, ManyPutsProgress, Verified, WantedPut,
+};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+use walkdir::WalkDir;
+
+use crate::args::Cp;
+use crate::commands::copied::amount;
+use crate::commands::repeats::{Repeats, Rest};
+use crate::console::{Carries, Console};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::progress::{Bar, POLL};
+use crate::select::Filters;
+use crate::stored_as::{Symlinks, content_type, options};
+use crate::upload::{UploadSource, blank_event, unreadable};
+use crate::{origin, outages};
+
+/// `flatout cp -r` with a URL as its target.
+pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+    let folder = Path::new(&args.source);
+    let found = folder.metadata().map_err(|error| unreadable(&args.source, &error))?;
+    if !found.is_dir() {
+        let failure =
+            Failure::usage(format!("cp: {}: is no folder, and -r copies what lies below one", args.source));
+        return Err(failure.with_hint("leave out -r to copy a file"));
+    }
+    let target = prefix(&args.target)?;
+    let options = options(&args.stored_as, None)?;
+    if args.stored_as.if_match.is_some() {
+        let failure = Failure::usage("cp: --if-match is about one object, and -r copies many");
+        return Err(failure.with_hint("use -n to leave objects that exist as they are"));
+    }
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&target)])?;
+    outages::tell(&client, console, Carries::Lines);
+    let (left, told) = channel();
+    let walk = Walk {
+        entries: WalkDir::new(folder)
+            .follow_links(args.symlinks == Symlinks::Follow)
+            .sort_by_file_name()
+            .into_iter(),
+        folder: folder.to_path_buf(),
+        target: target.clone(),
+        options,
+        condition: if args.no_clobber { Condition::Absent } else { Condition::None },
+        filters: args.filters.clone(),
+        symlinks: args.symlinks,
+        left,
+    };
+    let mut copy = Copy::new(args, &target, console);
+    match args.dry_run {
+        true => copy.only_say(walk, &told)?,
+        false => copy.send(&client, walk, &told)?,
+    }
+    origin::remember(&client);
+    copy.conclude()
+}
+
+/// The bucket or prefix below which objects go.
+fn prefix(typed: &str) -> Result<Location, Failure> {
+    let target = origin::location("upload", typed)?;
+    let Some((_, key)) = target.in_bucket() else {
+        let failure = Failure::usage(format!("upload: {target}: a plain URL cannot be written to"));
+        return Err(
+            failure.with_hint("name a bucket by s3:// or oss://, with --endpoint-url or --oss-endpoint")
+        );
+    };
+    let slash = if key.is_empty() || key.ends_with('/') { "" } else { "/" };
+    Ok(target.with_key(format!("{key}{slash}")).unwrap_or(target))
+}
+
+/// What is not sent, or could not be looked at.
+enum Left {
+    /// With a warning: nothing of the kind can be an object.
+    Out { path: PathBuf, why: String },
+    /// What lies there is unknown.
+    Unread(Failure),
+}
+
+/// The files below a folder, as they are found; read by the engine's own thread.
+struct Walk {
+    entries: walkdir::IntoIter,
+    folder: PathBuf,
+    target: Location,
+    options: ObjectOptions,
+    condition: Condition,
+    filters: Filters,
+    symlinks: Symlinks,
+    left: Sender<Left>,
+}
+
+impl Walk {
+    /// The entry as something to send.
+    fn choose(&self, entry: &walkdir::DirEntry) -> Option<WantedPut> {
+        let (path, kind) = (entry.path(), entry.file_type());
+        if kind.is_dir() {
+            return None;
+        }
+        let below = path.strip_prefix(&self.folder).unwrap_or(path);
+        let Some(name) = below.to_str() else {
+            return self.leave_out(path, "its name is not UTF-8, which keys are");
+        };
+        if !self.filters.take(name) {
+            return None;
+        }
+        if kind.is_symlink() && self.symlinks == Symlinks::Skip {
+            return self.leave_out(path, "it is a symbolic link, and --symlinks is skip");
+        }
+        if kind.is_symlink() {
+            // Links are followed but for those that lead nowhere.
+            let _ = self.left.send(Left::Unread(Failure::usage(format!(
+                "cp: {}: is a symbolic link, and --symlinks is refuse",
+                path.display()
+            ))));
+            return None;
+        }
+        if !kind.is_file() {
+            return self.leave_out(path, "it is a pipe, a socket or a device");
+        }
+        let size = entry.metadata().map_or(0, |found| found.len());
+        let location = self.target.with_key(format!("{}{name}", self.target.key()))?;
+        let mut options = self.options.clone();
+        options.content_type = options.content_type.or_else(|| content_type(name));
+        Some(WantedPut {
+            path: path.to_path_buf(),
+            size,
+            location,
+            options,
+            condition: self.condition.clone(),
+        })
+    }
+
+    fn leave_out(&self, path: &Path, why: &str) -> Option<WantedPut> {
+        // When all is cancelled, the receiver is gone.
+        let _ = self.left.send(Left::Out { path: path.to_path_buf(), why: why.to_owned() });
+        None
+    }
+
+    /// What could not be looked at: a folder that may not be read, a link in a circle or to nothing.
+    fn unread(&self, error: &walkdir::Error) {
+        let path = error.path().unwrap_or(&self.folder).display();
+        let failure = match (error.io_error(), error.loop_ancestor()) {
+            (Some(gone), _) if gone.kind() == std::io::ErrorKind::NotFound => {
+                let failure = Failure::local("read", path, gone);
+                failure
+                    .with_hint("it has vanished, or is a link to nothing: --symlinks skip leaves links out")
+            }
+            (Some(refused), _) => Failure::local("read", path, refused),
+            (None, Some(_)) => {
+                let failure =
+                    Failure::usage(format!("read: {path}: this link leads to a folder that holds it"));
+                failure.with_hint("use --symlinks skip")
+            }
+            (None, None) => Failure::usage(format!("read: {path}: {error}")),
+        };
+        let _ = self.left.send(Left::Unread(failure));
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<WantedPut, flatout_engine::Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.entries.next()? {
+                Ok(entry) => {
+                    if let Some(wanted) = self.choose(&entry) {
+                        return Some(Ok(wanted));
+                    }
+                }
+                Err(error) => self.unread(&error),
+            }
+        }
+    }
+}
+
+/// A copy of many files, and what has been told of it so far.
+struct Copy<'a> {
+    args: &'a Cp,
+    target: &'a Location,
+    console: &'a Console,
+    summary: events::Summary,
+    unverified: u64,
+    exit: Exit,
+    last_hint: Option<String>,
+    failures: Repeats<Failure>,
+    warnings: Repeats<String>,
+    start: Instant,
+}
+
+impl<'a> Copy<'a> {
+    fn new(args: &'a Cp, target: &'a Location, console: &'a Console) -> Copy<'a> {
+        Copy {
+            args,
+            target,
+            console,
+            summary: events::Summary { action: "upload", ..Default::default() },
+            unverified: 0,
+            exit: Exit::Clean,
+            last_hint: None,
+            failures: Repeats::new(args.verbose),
+            warnings: Repeats::new(args.verbose),
+            start: Instant::now(),
+        }
+    }
+
+    fn send(&mut self, client: &Client, walk: Walk, told: &Receiver<Left>) -> Result<(), Failure> {
+        let armed = self.console.interrupt.arm();
+        let mut many = client.put_many(walk)?;
+        armed.on_signal(many.cancel_switch());
+        let bar = Bar::new(self.console, Carries::Lines, "");
+        while let Some(ended) = many.next(POLL) {
+            bar.show_many(&shown(&many.progress()));
+            bar.above(|| {
+                told.try_iter().try_for_each(|left| self.tell_left(left))?;
+                ended.into_iter().try_for_each(|finished| self.tell(finished))
+            })?;
+            self.console.flush()?;
+        }
+        drop(bar);
+        self.summary.fetched = many.progress().sent_bytes;
+        told.try_iter().try_for_each(|left| self.tell_left(left))?;
+        self.tell_repeats();
+        if self.console.interrupt.raised() {
+            let why = format!(
+                "cp: {}: interrupted: files that were not sent by then are missing",
+                self.args.source
+            );
+            self.fail(&Failure::interrupted(why));
+        }
+        if let Some(error) = many.incomplete() {
+            self.fail(&error.into());
+        }
+        Ok(())
+    }
+
+    fn only_say(&mut self, walk: Walk, told: &Receiver<Left>) -> Result<(), Failure> {
+        for wanted in walk {
+            told.try_iter().try_for_each(|left| self.tell_left(left))?;
+            let wanted = wanted?;
+            self.summary.objects += 1;
+            let (from, to) = (wanted.path.display().to_string(), wanted.location.to_string());
+            self.console.answer(&format!("would copy {} -> {}", one_line(&from), one_line(&to)))?;
+            let source = UploadSource::File(wanted.path);
+            self.console.event(Carries::Lines, &blank_event(&source, &wanted.location, "planned"))?;
+        }
+        told.try_iter().try_for_each(|left| self.tell_left(left))
+    }
+
+    /// What became of one file: its event, and the error if there is one. It stops no other.
+    fn tell(&mut self, finished: FinishedPut) -> Result<(), Failure> {
+        let FinishedPut { wanted, result, seconds } = finished;
+        self.summary.objects += 1;
+        let source = UploadSource::File(wanted.path);
+        let mut event = events::Object { seconds, ..blank_event(&source, &wanted.location, "failed") };
+        match result {
+            Ok(done) => {
+                self.summary.ok += 1;
+                self.summary.bytes += done.bytes;
+                self.summary.resumed += done.resumed_bytes;
+                self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
+                (event.status, event.bytes, event.resumed) = ("ok", done.bytes, done.resumed_bytes);
+                (event.fetched, event.retries) = (done.fetched_bytes, done.retries);
+                event.verified = Some(done.verified.to_string());
+                event.etag = done.version.etag.clone();
+                event.tails = events::Tails::of(Some(&done));
+                self.console.event(Carries::Lines, &event)
+            }
+            Err(error) if self.args.no_clobber && error.kind() == ErrorKind::Changed => {
+                self.summary.skipped += 1;
+                (event.status, event.reason) = ("skipped", Some("an object of that name exists".to_owned()));
+                self.console.event(Carries::Lines, &event)
+            }
+            Err(error) => {
+                self.summary.failed += 1;
+                self.console.event(Carries::Lines, &event)?;
+                // What a signal ended needs no line for each file.
+                if error.kind() != ErrorKind::Cancelled {
+                    let failure = Failure::from(error);
+                    self.exit = self.exit.max(failure.exit);
+                    let reason = failure.message.replace(&wanted.location.to_string(), "");
+                    if let Some(failure) = self.failures.take(&reason, failure) {
+                        self.fail(&failure);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_left(&mut self, left: Left) -> Result<(), Failure> {
+        match left {
+            Left::Unread(failure) => {
+                // What lies there is not known, so not all is there.
+                let exit = if failure.exit == Exit::Usage { Exit::Failed } else { Exit::Incomplete };
+                self.fail(&Failure { exit, ..failure });
+                Ok(())
+            }
+            Left::Out { path, why } => {
+                self.summary.objects += 1;
+                self.summary.skipped += 1;
+                self.exit = self.exit.max(Exit::LeftOut);
+                if let Some(warning) =
+                    self.warnings.take(&why, format!("left out: {}: {why}", path.display()))
+                {
+                    self.console.warn(&warning);
+                }
+                let source = UploadSource::File(path);
+                let event =
+                    events::Object { reason: Some(why), ..blank_event(&source, self.target, "skipped") };
+                self.console.event(Carries::Lines, &event)
+            }
+        }
+    }
+
+    /// What was held back since it reads like what was said.
+    fn tell_repeats(&mut self) {
+        for rest in self.warnings.rest() {
+            match rest {
+                Rest::Few(few) => few.iter().for_each(|warning| self.console.warn(warning)),
+                Rest::Many(count, one) => self.console.warn(&format!("{count} more like this: {one}")),
+            }
+        }
+        for rest in self.failures.rest() {
+            match rest {
+                Rest::Few(few) => few.iter().for_each(|failure| self.fail(failure)),
+                Rest::Many(count, one) => {
+                    let message = format!("{count} more like this: {}", one.message);
+                    self.fail(&Failure { message, ..one });
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.exit = self.exit.max(failure.exit);
+        // The same advice once is enough.
+        let hint = failure.hint.clone().filter(|hint| self.last_hint.as_ref() != Some(hint));
+        self.last_hint = failure.hint.clone().or(self.last_hint.take());
+        self.console.failure(Carries::Lines, &Failure { hint, ..failure.clone() });
+    }
+
+    fn conclude(mut self) -> Result<Exit, Failure> {
+        if self.summary.objects == 0 && self.exit == Exit::Clean {
+            let failure = Failure::not_found(format!("cp: {}: there is no file to copy", self.args.source));
+            self.fail(
+                &failure
+                    .with_hint("check the folder, and --include and --exclude; empty folders are no objects"),
+            );
+        }
+        self.summary.seconds = self.start.elapsed().as_secs_f64();
+        self.summary.exit = self.exit.code();
+        if self.summary.ok + self.summary.skipped > 0 && !self.args.dry_run {
+            let events::Summary { ok, failed, skipped, bytes, resumed, seconds, .. } = self.summary;
+            let also =
+                |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+            self.console.say(&format!(
+                "{} -> {}: {ok} objects{}{}, {}, verified: {} of {ok}",
+                one_line(&self.args.source),
+                one_line(&self.target.to_string()),
+                also(failed, "failed"),
+                also(skipped, "skipped"),
+                amount(bytes, resumed, seconds),
+                ok - self.unverified,
+            ))?;
+        }
+        self.console.event(Carries::Lines, &self.summary)?;
+        Ok(self.exit)
+    }
+}
+
+/// As a bar shows many objects.
+fn shown(progress: &ManyPutsProgress) -> ManyProgress {
+    ManyProgress {
+        objects: progress.files,
+        total_bytes: progress.total_bytes,
+        is_complete: progress.is_complete,
+        ok: progress.ok,
+        failed: progress.failed,
+        landed_bytes: progress.sent_bytes,
+        fetched_bytes: progress.sent_bytes,
+        ..ManyProgress::default()
+    }
+}

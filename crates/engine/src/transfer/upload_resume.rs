@@ -1,0 +1,141 @@
+//! What an earlier run has left of an upload, and what this one leaves for the next: docs/life-of-a-put.md.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use flatout_wire::checksum::Algorithm;
+use flatout_wire::head::quoted;
+use flatout_wire::upload_answers::{self, ListedPart};
+
+use crate::api::refusal::Failure;
+use crate::api::write::WriteStep;
+use crate::base::error::Error;
+use crate::disk::upload_journal::{BegunUpload, EarlierUpload, SentPart, UploadIdentity, UploadJournal};
+use crate::shard::Shard;
+use crate::shard::call::call_whole;
+use crate::source::OpenSource;
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::upload::{PartsUpload, Upload};
+use crate::transfer::upload_workers::{ABORT_WITHIN, nonsensical};
+
+/// Goes on with what an earlier run left of this very file: parts that its journal names and the origin
+/// lists.
+pub(super) async fn go_on<'a>(
+    shard: &Rc<Shard>,
+    hold: &'a TransferGuard<Upload>,
+    bytes: u64,
+) -> Result<Option<&'a PartsUpload>, Error> {
+    let Some((journal, identity)) = hold.open_journal(shard) else { return Ok(None) };
+    let (journal, earlier) = journal;
+    let fresh = hold.journal.set(journal).is_ok();
+    assert!(fresh, "a journal is opened once");
+    let Some(EarlierUpload { begun, parts: noted }) = earlier else { return Ok(None) };
+    let is_same = begun.identity == identity && begun.algorithm.is_some() == hold.verify;
+    if !is_same {
+        let _ = hold
+            .resume_note
+            .set("another file, or another state of it, was being sent there: it is sent anew");
+        // Nothing goes on from its parts any more. Where they cannot be deleted, `flatout uploads` lists
+        // them.
+        let step = WriteStep::Abort { upload_id: begun.upload_id.into() };
+        let _ = tokio::time::timeout(ABORT_WITHIN, call_whole(shard, hold.operation(step))).await;
+        return Ok(None);
+    }
+    let Some(listed) = list_parts(shard, hold, &begun.upload_id).await? else {
+        let _ = hold
+            .resume_note
+            .set("the origin has forgotten the parts of an earlier run: the file is sent anew");
+        return Ok(None);
+    };
+    let length = |number: u32| {
+        let start = u64::from(number.saturating_sub(1)).checked_mul(begun.part_bytes)?;
+        (number > 0 && start < bytes).then(|| begun.part_bytes.min(bytes - start))
+    };
+    let is_there = |part: &SentPart| {
+        let is_listed = |there: &ListedPart| {
+            there.number == part.number && there.size == part.bytes && there.etag == quoted(&part.etag)
+        };
+        length(part.number) == Some(part.bytes) && listed.iter().any(is_listed)
+    };
+    let mut kept: Vec<SentPart> = noted.into_iter().filter(is_there).collect();
+    // The last of a number is what the origin has.
+    kept.reverse();
+    kept.sort_by_key(|part| part.number);
+    kept.dedup_by_key(|part| part.number);
+    let kept_bytes = kept.iter().map(|part| part.bytes).sum();
+    hold.resumed_bytes.store(kept_bytes, Ordering::Relaxed);
+    hold.transfer.counters.checked_bytes.fetch_add(kept_bytes, Ordering::Relaxed);
+    let sizes = Some((begun.part_bytes, bytes));
+    let parts = PartsUpload::new(begun.upload_id, begun.algorithm, sizes, kept);
+    let fresh = hold.parts.set(parts).is_ok();
+    assert!(fresh, "an upload begins once");
+    Ok(hold.parts.get())
+}
+
+/// The parts that the origin has of an upload; `None` where it does not know it.
+async fn list_parts(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    upload_id: &str,
+) -> Result<Option<Vec<ListedPart>>, Error> {
+    let (mut parts, mut marker) = (Vec::new(), None);
+    loop {
+        let step = WriteStep::ListParts { upload_id: upload_id.into(), marker };
+        let body = match call_whole(shard, upload.operation(step)).await {
+            Ok((_, body)) => body,
+            Err(Failure { status: Some(404), .. }) => return Ok(None),
+            Err(failure) => return Err(failure.error),
+        };
+        let page =
+            upload_answers::parse_parts(&body).map_err(|nonsense| nonsensical("list of parts", &nonsense))?;
+        parts.extend(page.parts);
+        match page.next {
+            Some(next) if marker < Some(next) => marker = Some(next),
+            _ => return Ok(Some(parts)),
+        }
+    }
+}
+
+impl Upload {
+    /// The journal of this upload and what it is of, where a later run may go on with it.
+    fn open_journal(
+        &self,
+        shard: &Shard,
+    ) -> Option<((UploadJournal, Option<EarlierUpload>), UploadIdentity)> {
+        let folder = shard.shared.upload_journals.as_deref().filter(|_| self.resume)?;
+        let identity = self.identity(shard)?;
+        let opened = UploadJournal::open(folder, &identity.origin, &identity.location)?;
+        Some((opened, identity))
+    }
+
+    fn identity(&self, shard: &Shard) -> Option<UploadIdentity> {
+        let OpenSource::File(file) = &self.source else { return None };
+        let origin = shard.shared.account.endpoint_of(&self.target.location).ok()?.to_string();
+        Some(UploadIdentity { origin, location: self.transfer.name.clone(), file: file.identity().clone() })
+    }
+
+    /// Notes that the upload has begun. Where that cannot be written there is nothing to go on from.
+    pub(super) fn note_begun(
+        &self,
+        shard: &Shard,
+        upload_id: &str,
+        algorithm: Option<Algorithm>,
+        sizes: Option<(u64, u64)>,
+    ) {
+        let (Some(journal), Some(identity), Some((part_bytes, _))) =
+            (self.journal.get(), self.identity(shard), sizes)
+        else {
+            return;
+        };
+        let begun = BegunUpload { identity, part_bytes, algorithm, upload_id: upload_id.to_owned() };
+        if journal.begin(&begun).is_err() {
+            journal.remove();
+        }
+    }
+
+    pub(super) fn forget_journal(&self) {
+        if let Some(journal) = self.journal.get() {
+            journal.remove();
+        }
+    }
+}

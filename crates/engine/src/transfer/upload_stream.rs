@@ -1,0 +1,119 @@
+//! The upload of a stream: each room that its writer fills is a part, and none is known to be the last.
+
+use std::rc::Rc;
+
+use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting, text};
+use crate::shard::Shard;
+use crate::shard::shards::Task;
+use crate::source::body::OutgoingBody;
+use crate::source::stream::{FilledRoom, Next, UploadRing};
+use crate::transfer::Running;
+use crate::transfer::guard::TransferGuard;
+use crate::transfer::upload::{PartsUpload, Upload};
+use crate::transfer::upload_workers::{begin, complete, hashed, put, send_part, wait_for_parts};
+use crate::transfer::workers::run_until_stopped;
+use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
+
+/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full.
+const ROOMS_AHEAD: u32 = 2;
+
+/// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by
+/// one request.
+pub(super) async fn lead_stream(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    ring: &UploadRing,
+) -> Result<(), Error> {
+    let holder = shard.shared.pool.holder();
+    let part_most = shard.shared.memory_plan.parts() / 4;
+    let asked = shard.shared.settings.part_bytes;
+    let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
+    let mut parts: Option<&PartsUpload> = None;
+    loop {
+        let accepted = parts.map_or(0, PartsUpload::accepted_count);
+        let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
+        let may_give = given - accepted < most && given < PARTS_MOST;
+        let room_bytes = stream_part_bytes(given + 1, asked, part_most);
+        let next = tokio::select! {
+            biased;
+            next = ring.next() => next,
+            room = holder.lease(room_bytes as usize), if may_give => {
+                ring.give(room?);
+                given += 1;
+                continue;
+            }
+            () = accepted_one(parts), if !may_give => continue,
+        };
+        let mut room = match next {
+            Next::Room(room) => room,
+            Next::Abandoned => {
+                return Err(Error::new(ErrorKind::Cancelled, "the stream ended before it was finished"));
+            }
+            Next::End => break,
+        };
+        taken += 1;
+        if taken == 1 && ring.is_finished() {
+            return put(shard, hold, &OutgoingBody::Bytes(room.content())).await;
+        }
+        if taken == 1 && first.is_none() && parts.is_none() {
+            // Whether it is the only one shows with the next.
+            first = Some(room);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            parts = Some(begin(shard, hold, None).await?);
+            start_part(hold, 1, first).await;
+        }
+        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= PARTS_MOST);
+        start_part(hold, number.ok_or_else(too_many_parts)?, room).await;
+    }
+    match (first, parts) {
+        (Some(mut only), _) => put(shard, hold, &OutgoingBody::Bytes(only.content())).await,
+        (None, None) => put(shard, hold, &OutgoingBody::Bytes(&[])).await,
+        (None, Some(parts)) => {
+            wait_for_parts(parts, taken).await;
+            complete(shard, hold, parts).await
+        }
+    }
+}
+
+fn too_many_parts() -> Error {
+    let cause =
+        format!("the stream has more than {PARTS_MOST} parts, which is as many as an object may have");
+    Error::new(ErrorKind::Usage, cause).with_hint([
+        text("use a larger "),
+        setting("part-size"),
+        text(", or a larger "),
+        setting("memory"),
+    ])
+}
+
+/// Waits until the origin has accepted one more part.
+async fn accepted_one(parts: Option<&PartsUpload>) {
+    match parts {
+        Some(parts) => parts.accepted.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Has a part of a stream sent by a worker of its own, once there is a slot.
+async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledRoom) {
+    let slot = hold.transfer.slots.acquire().await;
+    let (worker, seat) = (hold.clone(), hold.transfer.gate.seat());
+    let on = seat.shard();
+    let work = Task::new(move |shard| async move {
+        let _seat = seat;
+        worker.transfer.join_shard(shard.number);
+        let sent = async {
+            let body = OutgoingBody::Bytes(room.content());
+            let algorithm = worker.parts.get().and_then(|parts| parts.algorithm);
+            let sum = hashed(&shard, &body, algorithm)?;
+            send_part(&shard, &worker, number, (&body, sum), slot).await.map(drop)
+        };
+        run_until_stopped(&*worker, sent).await;
+    });
+    if let Err(error) = hold.transfer.shards.send(on, work) {
+        hold.fail(error);
+    }
+}
