@@ -360,7 +360,8 @@ pub struct Serve {
     /// At most this much through all connections together; 64MiB/s@5s:1MiB/s is another rate from 5 s on
     #[arg(long, value_name = "RATE[@TIME:RATE]", value_parser = weather::rates)]
     pub total: Option<Rates>,
-    /// Take writes and forget them
+    /// Take writes and forget the bytes: HEAD, listings and deletions answer for the newest objects, as many
+    /// as fit into 512 MiB of memory; reading one is refused (501); the store behind never changes
     #[arg(long)]
     pub sink: bool,
     /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file,

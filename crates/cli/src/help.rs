@@ -133,6 +133,7 @@ Examples:
   flatout serve --synthetic far/x=1GiB --no-auth --latency 30ms --total 1GB/s
   flatout serve --synthetic bad/x=1GiB --no-auth --stall 2%:30s --reset 5%
   flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
+  flatout serve --memory --sink --no-auth
   flatout serve --memory --no-auth --tls ca.pem
   flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
