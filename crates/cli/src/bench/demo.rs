@@ -7,9 +7,10 @@ use flatout_settings::format_size;
 
 use crate::args::BenchDemo;
 use crate::bench::floor::FloorShape;
-use crate::bench::get::{BenchSession, SearchEffort};
+use crate::bench::get::prepare;
 use crate::bench::report::{Op, ratio, ratio_event, run_event};
 use crate::bench::run::{Measurement, median};
+use crate::bench::session::{BenchSession, SearchEffort};
 use crate::bench::spec::{ChildWork, LandingKind};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -37,7 +38,7 @@ pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
     let knobs = args.knobs.clone().with("endpoint-url", &origin.url).with("no-sign-request", "true");
     // The environment's proxy would answer for an origin on another machine's loopback.
     let knobs = knobs.with("no-proxy", "*");
-    let bench = BenchSession::new(&format!("s3://demo/{object}"), &knobs, LandingKind::Nowhere, console)?;
+    let bench = prepare(&format!("s3://demo/{object}"), &knobs, LandingKind::Nowhere, console)?;
     let first = bench.repetition(ChildWork::Get)?;
     say(console, &format!("fetched: {size} in {:.2} s, verified: {}", first.seconds, first.verified))?;
     let runs = beside_the_floor(&bench, console)?;

@@ -17,10 +17,11 @@ use flatout_wire::range::Span;
 use crate::args::BenchGet;
 use crate::bench::clock::{RunNotes, Stopwatch, run};
 use crate::bench::floor::{self, FloorShape, SHAPES_OF_MANY};
-use crate::bench::get::BenchSession;
+
 use crate::bench::prepared::Prepared;
 use crate::bench::report::{BenchReport, HEADER_OF_MANY, Op};
 use crate::bench::run::{Measurement, median};
+use crate::bench::session::BenchSession;
 use crate::bench::spec::{ChildWork, LandingKind, Spec};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
@@ -35,17 +36,8 @@ use crate::select::{FileName, FileNames, Source};
 pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     let bench = prepare(&args.source, &args.knobs, &args.landing, console)?;
     let mut report = BenchReport::new(console, &args.landing, None, HEADER_OF_MANY)?;
-    let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
-    for number in 1..=args.repeat {
-        // They take turns to go first, so that a drift of the machine favours neither.
-        let mut turns = vec![(Op::Get, ChildWork::GetMany)];
-        if let Some(shape) = shape {
-            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::FloorMany(shape)));
-        }
-        for (op, work) in turns {
-            report.add(op, number, bench.repetition(work)?)?;
-        }
-    }
+    let floor = if args.floor { Some(best_shape(&bench)?) } else { None };
+    bench.take_turns(&mut report, Op::Get, floor, args.repeat)?;
     report.finish()?;
     Ok(Exit::Clean)
 }
@@ -87,7 +79,8 @@ pub fn prepare<'a>(
         rows: false,
         progress: console.bar_wanted(Carries::Lines),
     };
-    Ok(BenchSession::of(format!("{} objects", wanted.len()), spec, console))
+    // The floor of many knows no TLS, and says so itself.
+    Ok(BenchSession::of(format!("{} objects", wanted.len()), spec, false, console))
 }
 
 /// The shape with the best median of three.

@@ -18,6 +18,7 @@ mod ready_landing;
 mod report;
 mod run;
 mod samples;
+mod session;
 mod spec;
 mod sweep;
 

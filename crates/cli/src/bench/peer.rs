@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::args::BenchPeer;
 use crate::bench::clock::Stopwatch;
 use crate::bench::floor::FloorShape;
-use crate::bench::get::{BenchSession, refuse_existing};
+use crate::bench::get::{self, refuse_existing};
 use crate::bench::many;
 use crate::bench::prepare::prepare;
 use crate::bench::spec::{ChildWork, LandingKind, Spec};
@@ -54,7 +54,7 @@ fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
     }
     let bench = match args.recursive {
         true => many::prepare(&args.source, &args.knobs, &landing, console)?,
-        false => BenchSession::new(&args.source, &args.knobs, landing, console)?,
+        false => get::prepare(&args.source, &args.knobs, landing, console)?,
     };
     let work = match (args.recursive, args.floor) {
         (false, None) => ChildWork::Get,

@@ -81,6 +81,16 @@ pub enum ChildWork {
     FloorMany(FloorShape),
 }
 
+impl ChildWork {
+    /// The floor of the same work, in this shape.
+    pub fn floor(self, shape: FloorShape) -> ChildWork {
+        match self {
+            ChildWork::Get | ChildWork::Floor(_) => ChildWork::Floor(shape),
+            ChildWork::GetMany | ChildWork::FloorMany(_) => ChildWork::FloorMany(shape),
+        }
+    }
+}
+
 /// A line of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ChildMessage {
