@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod list;
+mod parts;
 pub(crate) mod survey;
 
 use std::io;
@@ -455,14 +456,9 @@ impl Client {
 
 /// What of a put can be known to be refused before anything is sent.
 fn check_put(put: &Put) -> Result<(), Error> {
-    check_object(&put.location)?;
-    let checked = match Dialect::of(&put.location) {
-        Dialect::S3 => put.options.check_s3(),
+    let checked = match check_writable(&put.location)? {
         Dialect::Oss => put.options.check_oss(),
-        Dialect::Plain => {
-            let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
-            return Err(error.with_hint("name a bucket by s3:// or oss://"));
-        }
+        Dialect::S3 | Dialect::Plain => put.options.check_s3(),
     };
     checked.map_err(|wrong| Error::new(ErrorKind::Usage, wrong.to_string()))?;
     match Dialect::of(&put.location) {
@@ -471,6 +467,18 @@ fn check_put(put: &Put) -> Result<(), Error> {
             Err(Error::new(ErrorKind::Unsupported, cause))
         }
         _ => Ok(()),
+    }
+}
+
+/// The dialect of an object that can be written to.
+fn check_writable(location: &Location) -> Result<Dialect, Error> {
+    check_object(location)?;
+    match Dialect::of(location) {
+        Dialect::Plain => {
+            let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
+            Err(error.with_hint("name a bucket by s3:// or oss://"))
+        }
+        dialect => Ok(dialect),
     }
 }
 
