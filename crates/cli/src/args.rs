@@ -18,7 +18,7 @@ use crate::help;
 use crate::knobs::{Knobs, MountKnobs};
 use crate::select::Filters;
 use crate::weather::{self, Synthetic, Weather};
-pub use bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchSweep};
+pub use bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
 
 #[derive(Debug, Parser)]
 #[command(

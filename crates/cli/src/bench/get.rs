@@ -13,7 +13,7 @@ use crate::args::BenchGet;
 use crate::bench::many;
 use crate::bench::report::{BenchReport, HEADER, Op};
 use crate::bench::session::{BenchSession, SearchEffort};
-use crate::bench::spec::{ChildWork, LandingKind, Spec};
+use crate::bench::spec::{ChildWork, LandingKind, LocalEnd, Spec};
 use crate::console::{Carries, Console};
 use crate::download::start;
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     }
     let parts = args.parts.as_deref().map(create).transpose()?;
     let bench = prepare(&args.source, &args.knobs, args.landing.clone(), console)?.with_rows(parts.is_some());
-    let mut report = BenchReport::new(console, &args.landing, parts, HEADER)?;
+    let mut report = BenchReport::new(console, bench.spec().end.clone(), parts, HEADER)?;
     let floor = if args.floor { Some(bench.best_shape(SearchEffort::Thorough)?) } else { None };
     bench.take_turns(&mut report, Op::Get, floor, args.repeat)?;
     report.finish()?;
@@ -58,9 +58,9 @@ pub fn prepare<'a>(
         None => address_of(&location)?,
     };
     let spec = Spec {
-        source: source.to_owned(),
+        url: source.to_owned(),
         knobs: knobs.pairs(),
-        landing,
+        end: LocalEnd::Landing(landing),
         work: ChildWork::Get,
         bytes,
         etag: probed.version.etag.filter(|etag| etag.starts_with('"')),

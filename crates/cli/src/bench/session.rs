@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 
 use flatout_engine::Progress;
 
-use crate::bench::floor::{FloorShape, shapes};
+use crate::bench::floor::{FloorShape, shapes_of_gets, shapes_of_puts};
 use crate::bench::report::{BenchReport, Op};
 use crate::bench::run::{Measurement, median};
-use crate::bench::spec::{ChildMessage, ChildWork, LandingKind, Spec};
+use crate::bench::spec::{ChildMessage, ChildWork, LandingKind, LocalEnd, Spec};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ impl<'a> BenchSession<'a> {
         &self.spec
     }
 
-    /// Whether the object is read over TLS.
+    /// Whether the origin speaks TLS.
     pub fn is_secure(&self) -> bool {
         self.tls
     }
@@ -65,7 +65,7 @@ impl<'a> BenchSession<'a> {
     /// The fastest shape on this machine, by the median of its runs.
     pub fn best_shape(&self, care: SearchEffort) -> Result<FloorShape, Failure> {
         let mut tried: Vec<(FloorShape, Vec<f64>)> = Vec::new();
-        for shape in shapes(self.tls) {
+        for shape in self.shapes() {
             tried.push((shape, vec![self.repetition(self.spec.work.floor(shape))?.gib_per_s()]));
         }
         rank(&mut tried);
@@ -79,6 +79,13 @@ impl<'a> BenchSession<'a> {
             rank(&mut tried);
         }
         Ok(tried[0].0)
+    }
+
+    fn shapes(&self) -> Vec<FloorShape> {
+        match &self.spec.end {
+            LocalEnd::Landing(_) => shapes_of_gets(self.tls),
+            LocalEnd::Payload(payload) => shapes_of_puts(payload, self.tls),
+        }
     }
 
     /// Runs what is measured, and where there is one the floor, so many times each, and reports every run.
@@ -106,16 +113,20 @@ impl<'a> BenchSession<'a> {
     /// One run in a process of its own.
     pub fn repetition(&self, work: ChildWork) -> Result<Measurement, Failure> {
         let name = match work {
-            ChildWork::Get | ChildWork::GetMany => self.name.clone(),
-            ChildWork::Floor(shape) | ChildWork::FloorMany(shape) => format!("floor: {shape}"),
+            ChildWork::Get | ChildWork::GetMany | ChildWork::Put => self.name.clone(),
+            ChildWork::Floor(shape) | ChildWork::FloorMany(shape) | ChildWork::FloorPut(shape) => {
+                format!("floor: {shape}")
+            }
         };
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
         let armed = self.console.interrupt.arm();
         // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure
         // that it is ours.
-        let _removed = match &self.spec.landing {
-            LandingKind::File(path) => Some(self.console.interrupt.temporary_files().register(path)),
+        let _removed = match &self.spec.end {
+            LocalEnd::Landing(LandingKind::File(path)) => {
+                Some(self.console.interrupt.temporary_files().register(path))
+            }
             _ => None,
         };
         let mut child = spawn().map_err(failed)?;
@@ -131,7 +142,7 @@ impl<'a> BenchSession<'a> {
         // A terminal tells both, and the child may have heard of it first.
         let child_was = matches!(&outcome, Err(failure) if failure.exit == Exit::Interrupted);
         if child_was || self.console.interrupt.raised() {
-            return Err(Failure::interrupted(format!("bench: {}: interrupted", self.spec_source())));
+            return Err(Failure::interrupted(format!("bench: {}: interrupted", self.spec_url())));
         }
         outcome
     }
@@ -154,13 +165,13 @@ impl<'a> BenchSession<'a> {
         }
         Err(Failure::internal(format!(
             "bench: {}: the child process ended without a result",
-            self.spec_source()
+            self.spec_url()
         ))
         .with_hint("a large --landing memory may have met the machine's memory limit"))
     }
 
-    fn spec_source(&self) -> String {
-        origin::masked(&self.spec.source)
+    fn spec_url(&self) -> String {
+        origin::masked(&self.spec.url)
     }
 }
 

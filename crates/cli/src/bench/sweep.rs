@@ -131,7 +131,7 @@ impl<'a> Sweep<'a> {
             Ok(run) => {
                 cell.add(document::thinned(run, cells));
                 let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
-                run_event(self.console, Op::Sweep(combination), round, &self.args.landing, run)?;
+                run_event(self.console, Op::Sweep(combination), round, &self.bench.spec().end, run)?;
                 self.console.flush()
             }
             Err(failure) if failure.exit == Exit::Interrupted || failure.is_silent() => Err(failure),
