@@ -14,7 +14,7 @@ use flatout_server::{Listen, Rates};
 use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
-pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchSweep};
+pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
 pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Uploads};
 use crate::bench::ReadFiles;
 use crate::help;
@@ -324,7 +324,8 @@ pub struct Serve {
     /// At most this much through all connections together; 64MiB/s@5s:1MiB/s is another rate from 5 s on
     #[arg(long, value_name = "RATE[@TIME:RATE]", value_parser = weather::rates)]
     pub total: Option<Rates>,
-    /// Take writes and forget them
+    /// Take writes and forget the bytes: HEAD, listings and deletions answer for the newest objects, as many
+    /// as fit into 512 MiB of memory; reading one is refused (501); the store behind never changes
     #[arg(long)]
     pub sink: bool,
     /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file,

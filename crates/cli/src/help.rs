@@ -225,6 +225,7 @@ Examples:
   flatout serve --synthetic far/x=1GiB --no-auth --latency 30ms --total 1GB/s
   flatout serve --synthetic bad/x=1GiB --no-auth --stall 2%:30s --reset 5%
   flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
+  flatout serve --memory --sink --no-auth
   flatout serve --memory --no-auth --tls ca.pem
   flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
@@ -265,6 +266,21 @@ best median then takes turns with flatout. Over https it is a bare tokio-rustls 
 
 With -r the floor is a thread for each of 1, 2, 4 or 8 connections that asks for the same objects one after the \
 other and writes the same files; over https it has none.";
+
+pub const BENCH_PUT: &str = "\
+Examples:
+  flatout bench put --size 4GiB s3://models/bench --repeat 7 --floor
+  flatout bench put model.safetensors s3://models/bench --part-size 32MiB
+  flatout bench put /dev/shm/x oss://b/x --oss-region cn-hangzhou --floor
+
+The floor is the best of plain blocking send(2) from memory, which the file is mapped to, and of sendfile(2), on 1, 2, 4 \
+and 8 connections, a thread each, with 1 MiB a call. It sends the same parts to the same URL as an upload that is begun \
+before the clock starts, and deletes them afterwards; it computes no checksums. All shapes run once, the three fastest \
+twice more; the one with the best median then takes turns with flatout. Over https it is a bare tokio-rustls loop, a \
+thread for each connection.
+
+RSS of the floor counts the mapped file. To measure the client alone, send to an origin that keeps nothing: \
+flatout serve --memory --sink.";
 
 pub const BENCH_SWEEP: &str = "\
 Examples:

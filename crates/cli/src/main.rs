@@ -102,6 +102,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Top(args) => commands::top::run(args, console),
         Command::Serve(args) => commands::serve::run(args, console),
         Command::Bench(Bench::Get(args)) => bench::get(args, console),
+        Command::Bench(Bench::Put(args)) => bench::put(args, console),
         Command::Bench(Bench::Demo(args)) => bench::demo(args, console),
         Command::Bench(Bench::Sweep(args)) => bench::sweep(args, console),
         Command::Bench(Bench::Peer(args)) => bench::peer(args, console),

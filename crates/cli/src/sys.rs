@@ -1,6 +1,8 @@
 //! System calls that std lacks, each behind a safe function: the program's only file with `unsafe`.
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_engine::{Error, Get, Landing, Memory, Report, Transfer, Watch};
 use flatout_wire::location::Location;
+use memmap2::{Mmap, MmapOptions};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use rustix::time::ClockId;
 
@@ -81,6 +84,13 @@ pub fn get_into<A>(
     // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done
     // with a landing when it reports.
     Ok((report, unsafe { &mut *lent }))
+}
+
+/// A file in memory, all its pages there. The file must keep its length while it is mapped.
+pub fn map_file(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the bytes are only sent, and mean nothing to the program: another process that writes to the
+    // file changes what is sent. One that shortens it ends this process by a signal (SIGBUS).
+    unsafe { MmapOptions::new().populate().map(file) }
 }
 
 /// The version of the C library, where it is glibc.

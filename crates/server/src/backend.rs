@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +9,7 @@ use hyper::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::characters::fits;
+use crate::cursor::KeyCursor;
 use crate::draft::{Blob, Draft};
 use crate::object::{Object, ObjectKind, ObjectMetadata};
 use crate::version::Version;
@@ -80,24 +80,12 @@ pub(crate) fn list_map<T>(
     listed: impl Fn(&str, &T) -> ListedObject,
     visit: &mut ListVisitor<'_>,
 ) {
-    let mut skip = None::<String>;
-    let start = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
-    let mut keys = map.range::<str, _>((start, Bound::Unbounded));
-    while let Some((key, value)) = keys.next()
-        && key.starts_with(prefix)
-    {
-        if skip.as_ref().is_some_and(|skip| key.starts_with(skip)) {
-            continue;
-        }
+    let mut cursor = KeyCursor::new(map, prefix, after);
+    while let Some((key, value)) = cursor.next_through(None) {
         match visit(listed(key, value)) {
             ListStep::More => {}
+            ListStep::Skip(folded) => cursor.skip(folded),
             ListStep::Stop => return,
-            ListStep::Skip(folded) => {
-                // Jumps over nearly all of them; what follows the last character there is is left out above.
-                let end = format!("{folded}\u{10ffff}");
-                keys = map.range::<str, _>((Bound::Excluded(end.as_str()), Bound::Unbounded));
-                skip = Some(folded);
-            }
         }
     }
 }

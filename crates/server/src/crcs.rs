@@ -35,6 +35,18 @@ impl Crcs {
     }
 }
 
+/// The ETag of bytes that a sink forgets, for which no MD5 was computed; 0 parts are a part. The hyphen says
+/// that it is no MD5.
+pub(crate) fn etag_of_crc(nvme: u64, bytes: u64, parts: usize) -> String {
+    format!("{nvme:016x}{bytes:x}-{parts}")
+}
+
+/// The CRC and the size in the ETag of a part that has no MD5.
+pub(crate) fn crc_of_etag(etag: &str) -> Option<(u64, u64)> {
+    let (crc, bytes) = etag.strip_suffix("-0")?.split_at_checked(16)?;
+    u64::from_str_radix(crc, 16).ok().zip(u64::from_str_radix(bytes, 16).ok())
+}
+
 /// Both, running.
 pub(crate) struct Hashers {
     nvme: Hasher,

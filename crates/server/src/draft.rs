@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flatout_wire::checksum::Algorithm as Crc;
 
-use crate::crcs::{Crcs, Hashers};
+use crate::crcs::{Crcs, Hashers, etag_of_crc};
 use crate::sums::{Digests, SumAlgorithm};
 
 /// Bytes in one segment of memory: allocated as they fill, so that a lying Content-Length costs nothing.
@@ -94,7 +94,7 @@ impl Blob {
     pub(crate) fn etag(&self) -> String {
         match self.md5 {
             Some(md5) => hex(&md5),
-            None => format!("{:016x}{:x}-0", self.crcs.nvme, self.bytes),
+            None => etag_of_crc(self.crcs.nvme, self.bytes, 0),
         }
     }
 }

@@ -91,7 +91,8 @@ impl Front {
     /// Bytes of an object, to be sent; None when it is not there, or has not as many.
     pub(crate) fn body(&self, bucket: &str, key: &str, range: Range<u64>) -> Option<Body> {
         let object = self.storage.backend.open(bucket, key).ok()?;
-        (range.end <= object.size).then(|| Body::http_body(object.body(range)))
+        let frames = if range.end <= object.size { object.body(range).ok() } else { None };
+        frames.map(Body::http_body)
     }
 
     /// OSS has its own check of the time.

@@ -47,6 +47,12 @@
 //! - [`Store::Memory`]: buckets and objects live as long as the origin.
 //! - [`Store::Synthetic`]: objects of any size whose bytes are computed from their offset
 //!   ([`synthetic_bytes`]) and whose CRCs are known without reading them. Read-only.
+//!
+//! [`Options::sink`] puts a sink in front of any of them. It takes objects into any bucket, computes their
+//! checksums and forgets their bytes. It remembers names, sizes, ETags, checksums and metadata of the newest
+//! ones within 512 MiB of memory: HEAD, listings, attributes, conditions and deletions answer from them, and
+//! a GET or a copy of their bytes gets `501 NotImplemented`. Their ETag is an MD5 where the request stated
+//! one. The store behind never changes: its objects can be read, and a deletion does not remove them.
 
 #![forbid(unsafe_code)]
 
@@ -57,6 +63,7 @@ mod buffer;
 mod characters;
 mod conditions;
 mod crcs;
+mod cursor;
 mod draft;
 mod faults;
 mod folder;

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use s3s::{S3Error, S3Result, s3_error};
 
 use crate::buffer::{FRAME_BYTES, read_frame};
 use crate::crcs::KnownCrcs;
@@ -43,6 +44,8 @@ pub(crate) enum ByteSource {
     Pattern {
         shift: u64,
     },
+    /// A sink took them and kept none.
+    Forgotten,
 }
 
 /// Metadata that an upload states and every response about the object repeats.
@@ -90,9 +93,13 @@ impl ObjectKind {
 }
 
 impl Object {
-    /// The bytes of `range`, which must lie within the object, to be read.
-    pub(crate) fn frames(&self, range: Range<u64>) -> Frames {
+    /// The bytes of `range`, which must lie within the object, to be read. `NotImplemented` where a sink has
+    /// forgotten them.
+    pub(crate) fn frames(&self, range: Range<u64>) -> S3Result<Frames> {
         debug_assert!(range.start <= range.end && range.end <= self.size);
+        if matches!(self.source, ByteSource::Forgotten) && !range.is_empty() {
+            return Err(forgotten());
+        }
         let mut frames = Frames {
             source: self.source.clone(),
             at: range.start,
@@ -101,14 +108,21 @@ impl Object {
             placeholders: false,
         };
         frames.seek();
-        frames
+        Ok(frames)
     }
 
     /// The frames as the body of a response: placeholders stand for a file's bytes, and only
     /// [`crate::socket::Socket`] can send them.
-    pub(crate) fn body(&self, range: Range<u64>) -> Frames {
-        Frames { placeholders: true, ..self.frames(range) }
+    pub(crate) fn body(&self, range: Range<u64>) -> S3Result<Frames> {
+        Ok(Frames { placeholders: true, ..self.frames(range)? })
     }
+}
+
+fn forgotten() -> S3Error {
+    s3_error!(
+        NotImplemented,
+        "this origin is a sink: it keeps size, checksums and metadata of an object, and forgets its bytes"
+    )
 }
 
 /// The bytes of a range, in frames that are as large as is good for sending.
@@ -167,6 +181,7 @@ impl Iterator for Frames {
                 segment.slice(self.at as usize..to as usize)
             }
             ByteSource::Pattern { shift } => pattern::frame(*shift, self.at, self.left()),
+            ByteSource::Forgotten => unreachable!("of forgotten bytes only none are read"),
         };
         self.at += frame.len() as u64;
         if self.left() > 0 {
@@ -225,7 +240,7 @@ mod tests {
         for range in [0..0, 0..size, 1..size - 1, 3..4, 4..9, size..size, size - 1..size, 300_000..700_000] {
             let expected = &whole[range.start as usize..range.end as usize];
             for frames in [object.frames(range.clone()), object.body(range.clone())] {
-                let frames: Vec<Bytes> = frames.map(Result::unwrap).map(files).collect();
+                let frames: Vec<Bytes> = frames.unwrap().map(Result::unwrap).map(files).collect();
                 assert!(frames.iter().all(|frame| !frame.is_empty()));
                 assert_eq!(frames.concat(), expected, "{range:?}");
             }

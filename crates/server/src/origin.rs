@@ -63,7 +63,7 @@ pub struct Options {
     pub per_connection: Option<u64>,
     /// Bytes a second for all connections together, in each direction.
     pub total: Option<Rates>,
-    /// Take writes of objects and forget them.
+    /// Take writes of objects and forget their bytes: see the [crate].
     pub sink: bool,
     /// Speak TLS with this identity; rates count the bytes inside TLS.
     pub tls: Option<Identity>,
@@ -252,7 +252,7 @@ fn open_backend(store: Store, sink: bool) -> io::Result<(Box<dyn Backend>, Optio
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
-    Ok((if sink { Box::new(Sink { inner: backend }) } else { backend }, beside))
+    Ok((if sink { Box::new(Sink::new(backend)) } else { backend }, beside))
 }
 
 fn replace_in(inner: Box<dyn Backend>, injector: Option<&FaultInjector>) -> Box<dyn Backend> {

@@ -105,25 +105,41 @@ mod tests {
     use super::*;
     use crate::backend::Backend;
     use crate::memory::Memory;
+    use crate::sink::Sink;
 
     const KEYS: [&str; 9] =
         ["a", "a-b", "a/1", "a/2/x", "a/2/y", "a0", "b/\u{10ffff}/z", "b/\u{10ffff}\u{10ffff}", "ü"];
 
-    fn storage() -> Storage {
-        let memory = Memory::default();
-        memory.create_bucket("bucket").unwrap();
-        for key in KEYS {
-            let blob = memory.draft("bucket", key).unwrap().finish();
+    fn put(store: &dyn Backend, keys: &[&str]) {
+        for key in keys {
+            let blob = store.draft("bucket", key).unwrap().finish();
             let version = crate::version::Version::of(&[&blob], Default::default(), Default::default());
             let about = crate::backend::About { metadata: Default::default(), version };
-            memory.publish("bucket", key, &[&blob], about).unwrap();
+            store.publish("bucket", key, &[&blob], about).unwrap();
         }
-        Storage::new(Box::new(memory), None).unwrap()
+    }
+
+    /// The keys in memory, and each third of them there behind a sink that has the others and some twice.
+    fn storages() -> [Storage; 2] {
+        let (whole, third) = (Memory::default(), Memory::default());
+        for memory in [&whole, &third] {
+            memory.create_bucket("bucket").unwrap();
+        }
+        put(&whole, &KEYS);
+        put(&third, &[KEYS[0], KEYS[3], KEYS[6]]);
+        let sink = Sink::new(Box::new(third));
+        put(&sink, &KEYS[1..4]);
+        put(&sink, &[KEYS[4], KEYS[5], KEYS[7], KEYS[8]]);
+        let stores: [Box<dyn Backend>; 2] = [Box::new(whole), Box::new(sink)];
+        stores.map(|store| Storage::new(store, None).unwrap())
     }
 
     /// All pages of each size must show the same, in order, once.
     fn check(prefix: &str, delimiter: Option<&str>, after: &str, expected: &[&str]) {
-        let storage = storage();
+        storages().iter().for_each(|storage| check_one(storage, prefix, delimiter, after, expected));
+    }
+
+    fn check_one(storage: &Storage, prefix: &str, delimiter: Option<&str>, after: &str, expected: &[&str]) {
         for max_keys in 1..=KEYS.len() + 1 {
             let (mut shown, mut after) = (Vec::new(), after.to_owned());
             loop {

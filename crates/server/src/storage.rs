@@ -59,7 +59,8 @@ impl Storage {
             return Ok(*crcs);
         }
         let mut hashers = Hashers::new();
-        for frame in object.frames(0..object.size) {
+        let frames = object.frames(0..object.size).map_err(|error| io::Error::other(error.to_string()))?;
+        for frame in frames {
             hashers.update(&frame?);
         }
         let mut read = read();

@@ -194,7 +194,7 @@ fn behind(prefix: String) -> String {
 fn read_only() -> S3Error {
     s3_error!(
         AccessDenied,
-        "synthetic objects cannot be written; start the origin with --sink to have writes forgotten"
+        "synthetic objects cannot be written; start the origin with --sink to have them taken and forgotten"
     )
 }
 

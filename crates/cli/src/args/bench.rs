@@ -1,4 +1,4 @@
-//! The arguments of `flatout bench`.
+//! The command line of `flatout bench`.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,10 @@ pub enum Bench {
     /// Fetch one object, or many, again and again, each time in a process of its own, and report each run
     #[command(after_help = help::BENCH_GET)]
     Get(BenchGet),
+    /// Send one file, or so many bytes, to an object again and again, each time in a process of its own, and
+    /// report each run
+    #[command(after_help = help::BENCH_PUT)]
+    Put(BenchPut),
     /// See it work: an origin on this machine, one large object, and the floor beside it
     #[command(after_help = help::BENCH_DEMO, mut_args(hidden_where_ignored))]
     Demo(BenchDemo),
@@ -49,6 +53,30 @@ pub struct BenchGet {
     /// Write a CSV row for each part of each run: times in seconds since the run's start
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub parts: Option<PathBuf>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
+pub struct BenchPut {
+    /// The file to send; --size in its place
+    #[arg(value_name = "FILE", required_unless_present = "size", conflicts_with = "size")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// s3://BUCKET/KEY or oss://BUCKET/KEY: each run writes it anew, and it stays; one that no `flatout bench
+    /// put` wrote is left alone
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub target: String,
+    /// Send so many bytes of a pattern instead of a file
+    #[arg(long, value_parser = size)]
+    pub size: Option<u64>,
+    /// How many runs; each starts with the pace that the one before found, so only the first can be cold
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
+    pub repeat: u32,
+    /// Take turns with the floor: plain loops that send the same parts, without checksums
+    #[arg(long)]
+    pub floor: bool,
     #[command(flatten)]
     pub knobs: Knobs,
 }

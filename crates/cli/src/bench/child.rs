@@ -1,5 +1,5 @@
-//! The child's side of a repetition: a spec in; prepare, start the clock, fetch, stop the clock; the answer
-//! out.
+//! The child's side of a repetition: a spec in; prepare, start the clock, transfer, stop the clock; the
+//! answer out.
 
 use std::io::{self, Read, Write};
 
@@ -32,5 +32,5 @@ pub fn child(console: &Console) -> Result<Exit, Failure> {
 
 fn measure(spec: &Spec, console: &Console) -> Result<Measurement, Failure> {
     let mut prepared = prepare(spec, console)?;
-    prepared.fetch(Stopwatch::start(spec))
+    prepared.transfer(Stopwatch::start(spec))
 }

@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use flatout_settings::format_size;
 
 use crate::args::BenchDemo;
-use crate::bench::floor::FloorShape;
-use crate::bench::get::{BenchSession, SearchEffort};
+use crate::bench::floor::{FloorCall, FloorShape};
+use crate::bench::get::prepare;
 use crate::bench::report::{Op, ratio, ratio_event, run_event};
 use crate::bench::run::{Measurement, median};
-use crate::bench::spec::{ChildWork, LandingKind};
+use crate::bench::session::{BenchSession, SearchEffort};
+use crate::bench::spec::{ChildWork, LandingKind, LocalEnd};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
     let knobs = args.knobs.clone().with("endpoint-url", &origin.url).with("no-sign-request", "true");
     // The environment's proxy would answer for an origin on another machine's loopback.
     let knobs = knobs.with("no-proxy", "*");
-    let bench = BenchSession::new(&format!("s3://demo/{object}"), &knobs, LandingKind::Nowhere, console)?;
+    let bench = prepare(&format!("s3://demo/{object}"), &knobs, LandingKind::Nowhere, console)?;
     let first = bench.repetition(ChildWork::Get)?;
     say(console, &format!("fetched: {size} in {:.2} s, verified: {}", first.seconds, first.verified))?;
     let runs = beside_the_floor(&bench, console)?;
@@ -74,10 +75,11 @@ fn table(runs: &[(Op, Measurement)], console: &Console) -> Result<Exit, Failure>
     console.answer("")?;
     let verified = &gets[0].verified;
     let ratio = ratio(runs).expect("both ran");
+    let end = LocalEnd::Landing(LandingKind::Nowhere);
     for (at, (op, run)) in runs.iter().enumerate() {
-        run_event(console, *op, at as u32 / 2 + 1, LandingKind::Nowhere, run)?;
+        run_event(console, *op, at as u32 / 2 + 1, &end, run)?;
     }
-    ratio_event(console, LandingKind::Nowhere, ratio)?;
+    ratio_event(console, &end, ratio)?;
     console.answer(&format!("verified: {verified}"))?;
     console.answer(&format!(
         "ratio to the floor: {:.2} of its throughput, {:.2} of its CPU",
@@ -102,11 +104,13 @@ fn row(name: &str, runs: &[&Measurement]) -> String {
 }
 
 fn described(shape: FloorShape) -> String {
-    let size = format_size(shape.receive_bytes as u64);
-    match (shape.epoll, shape.connections) {
-        (true, connections) => format!("one epoll thread over {connections} connections, {size} a call"),
-        (false, 1) => format!("one connection, {size} a call"),
-        (false, connections) => format!("{connections} connections, a thread each, {size} a call"),
+    let size = format_size(shape.call_bytes as u64);
+    match (shape.call, shape.connections) {
+        (FloorCall::Epoll, connections) => {
+            format!("one epoll thread over {connections} connections, {size} a call")
+        }
+        (_, 1) => format!("one connection, {size} a call"),
+        (_, connections) => format!("{connections} connections, a thread each, {size} a call"),
     }
 }
 

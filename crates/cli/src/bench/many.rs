@@ -17,11 +17,12 @@ use flatout_wire::range::Span;
 use crate::args::BenchGet;
 use crate::bench::clock::{RunNotes, Stopwatch, run};
 use crate::bench::floor::{self, FloorShape, SHAPES_OF_MANY};
-use crate::bench::get::BenchSession;
+
 use crate::bench::prepared::Prepared;
 use crate::bench::report::{BenchReport, HEADER_OF_MANY, Op};
 use crate::bench::run::{Measurement, median};
-use crate::bench::spec::{ChildWork, LandingKind, Spec};
+use crate::bench::session::BenchSession;
+use crate::bench::spec::{ChildWork, LandingKind, LocalEnd, Spec};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
 use crate::download::start;
@@ -34,18 +35,9 @@ use crate::select::{FileName, FileNames, Source};
 
 pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     let bench = prepare(&args.source, &args.knobs, &args.landing, console)?;
-    let mut report = BenchReport::new(console, &args.landing, None, HEADER_OF_MANY)?;
-    let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
-    for number in 1..=args.repeat {
-        // They take turns to go first, so that a drift of the machine favours neither.
-        let mut turns = vec![(Op::Get, ChildWork::GetMany)];
-        if let Some(shape) = shape {
-            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::FloorMany(shape)));
-        }
-        for (op, work) in turns {
-            report.add(op, number, bench.repetition(work)?)?;
-        }
-    }
+    let mut report = BenchReport::new(console, bench.spec().end.clone(), None, HEADER_OF_MANY)?;
+    let floor = if args.floor { Some(best_shape(&bench)?) } else { None };
+    bench.take_turns(&mut report, Op::Get, floor, args.repeat)?;
     report.finish()?;
     Ok(Exit::Clean)
 }
@@ -77,9 +69,9 @@ pub fn prepare<'a>(
         .first()
         .ok_or_else(|| Failure::internal(format!("bench: {}: the probe has no record", first.location)))?;
     let spec = Spec {
-        source: source.to_owned(),
+        url: source.to_owned(),
         knobs: knobs.pairs(),
-        landing: landing.clone(),
+        end: LocalEnd::Landing(landing.clone()),
         work: ChildWork::GetMany,
         bytes,
         etag: None,
@@ -87,7 +79,8 @@ pub fn prepare<'a>(
         rows: false,
         progress: console.bar_wanted(Carries::Lines),
     };
-    Ok(BenchSession::of(format!("{} objects", wanted.len()), spec, console))
+    // The floor of many knows no TLS, and says so itself.
+    Ok(BenchSession::of(format!("{} objects", wanted.len()), spec, false, console))
 }
 
 /// The shape with the best median of three.
@@ -142,9 +135,9 @@ pub struct ManyByEngine<'a> {
 impl<'a> ManyByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ManyByEngine<'a>, Failure> {
         // By a client of its own: the one that is measured starts cold.
-        let wanted = list(&spec.source, &client(&spec.source, knobs)?)?;
+        let wanted = list(&spec.url, &client(&spec.url, knobs)?)?;
         let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
-        let client = client(&spec.source, knobs)?;
+        let client = client(&spec.url, knobs)?;
         // Cold, but with the keys at hand: how long their provider takes is not measured.
         if let Some(first) = wanted.first() {
             client.signed_get(&first.location)?;
@@ -154,12 +147,12 @@ impl<'a> ManyByEngine<'a> {
 }
 
 impl Prepared for ManyByEngine<'_> {
-    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
+    fn transfer(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let wanted = mem::take(&mut self.wanted);
         let objects = wanted.len() as u64;
         let armed = self.console.interrupt.arm();
         let folder = target(self.spec).map(|path| Folder::open(&path)).transpose()?;
-        let source = origin::location("read", &self.spec.source)?;
+        let source = origin::location("read", &self.spec.url)?;
         let mut many = self.client.get_many(&source, wanted.into_iter().map(Ok), folder)?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
@@ -198,8 +191,8 @@ pub struct ManyByFloor<'a> {
 
 impl<'a> ManyByFloor<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: FloorShape) -> Result<ManyByFloor<'a>, Failure> {
-        let client = client(&spec.source, knobs)?;
-        let objects = list(&spec.source, &client)?.into_iter().map(|wanted| request(&client, wanted));
+        let client = client(&spec.url, knobs)?;
+        let objects = list(&spec.url, &client)?.into_iter().map(|wanted| request(&client, wanted));
         let objects = objects.collect::<Result<_, _>>()?;
         let folder = target(spec);
         let job =
@@ -209,7 +202,7 @@ impl<'a> ManyByFloor<'a> {
 }
 
 impl Prepared for ManyByFloor<'_> {
-    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
+    fn transfer(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
         let landed_bytes = self.job.landed_bytes.clone();
         clock.sample(move || landed_bytes.load(Ordering::Relaxed));
@@ -237,8 +230,8 @@ fn request(client: &Client, wanted: Wanted) -> Result<floor::many::NamedRequest,
 }
 
 fn target(spec: &Spec) -> Option<PathBuf> {
-    match &spec.landing {
-        LandingKind::File(path) => Some(path.clone()),
+    match &spec.end {
+        LocalEnd::Landing(LandingKind::File(path)) => Some(path.clone()),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flatout_ambient::Ambient;
 use flatout_engine::{Client, Dialect, Get, Landing, PartRecord, Report, Watch, stream};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
@@ -38,7 +39,7 @@ pub struct ByEngine<'a> {
 
 impl<'a> ByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
-        let location = origin::object("read", &spec.source)?;
+        let location = origin::object("read", &spec.url)?;
         let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
         // How long the provider of keys takes is not measured.
         client.signed_get(&location)?;
@@ -84,7 +85,7 @@ impl<'a> ByEngine<'a> {
 }
 
 impl Prepared for ByEngine<'_> {
-    fn fetch(&mut self, clock: Stopwatch) -> Result<Measurement, Failure> {
+    fn transfer(&mut self, clock: Stopwatch) -> Result<Measurement, Failure> {
         let (report, elapsed) = match mem::take(&mut self.target) {
             ReadyLanding::Nowhere => self.land(Landing::Nowhere, clock)?,
             ReadyLanding::File(path) => self.land(Landing::File(path), clock)?,
@@ -117,7 +118,7 @@ impl Prepared for ByEngine<'_> {
     }
 }
 
-fn row(part: &PartRecord) -> PartTiming {
+pub fn row(part: &PartRecord) -> PartTiming {
     PartTiming {
         index: part.index,
         address: part.address.to_string(),
@@ -145,19 +146,12 @@ pub struct ByFloor<'a> {
 
 impl<'a> ByFloor<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: FloorShape) -> Result<ByFloor<'a>, Failure> {
-        let location = origin::object("read", &spec.source)?;
-        let found = flatout_ambient::gather(knobs.given())?;
-        if found.settings.proxy.is_some() {
-            return Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
-                .with_hint("leave out --floor, or the proxy"));
-        }
+        let location = origin::object("read", &spec.url)?;
+        let found = settings_of_the_floor(knobs, &location)?;
         let part_bytes = found.settings.part_bytes.unwrap_or(FLOOR_PART_BYTES);
         let ca_bundle = found.settings.ca_bundle.clone();
         let request = Client::new(found.into())?.signed_get(&location)?;
-        let tls = match request.endpoint.scheme {
-            Scheme::Http => None,
-            Scheme::Https => Some(tls(&request, ca_bundle.as_deref())?),
-        };
+        let tls = tls_of_the_floor(&request, ca_bundle.as_deref())?;
         Ok(ByFloor { spec, shape, request, tls, part_bytes, target: ReadyLanding::new(spec)? })
     }
 
@@ -176,7 +170,7 @@ impl<'a> ByFloor<'a> {
 }
 
 impl Prepared for ByFloor<'_> {
-    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
+    fn transfer(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
         let job = self.job(&clock);
         let landed_bytes = job.landed_bytes.clone();
@@ -214,10 +208,23 @@ fn sink(target: ReadyLanding, bytes: u64) -> io::Result<(FloorSink, Option<Drain
     })
 }
 
-/// What the engine would trust, and whom it would expect.
-fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<FloorTls, Failure> {
+/// The settings that the floor heeds, too.
+pub fn settings_of_the_floor(knobs: &Knobs, location: &Location) -> Result<Ambient, Failure> {
+    let found = flatout_ambient::gather(knobs.given())?;
+    match found.settings.proxy {
+        None => Ok(found),
+        Some(_) => Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
+            .with_hint("leave out --floor, or the proxy")),
+    }
+}
+
+/// What the engine would trust, and whom it would expect; none of a plain origin.
+pub fn tls_of_the_floor(request: &Request, ca_bundle: Option<&str>) -> Result<Option<FloorTls>, Failure> {
+    if request.endpoint.scheme == Scheme::Http {
+        return Ok(None);
+    }
     let config = flatout_engine::tls_config(ca_bundle)?;
     let name = ServerName::try_from(request.endpoint.host.clone())
         .map_err(|_| Failure::usage(format!("floor: {}: no name for a certificate", request.endpoint)))?;
-    Ok(FloorTls { config, name })
+    Ok(Some(FloorTls { config, name }))
 }

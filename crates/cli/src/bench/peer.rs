@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use crate::args::BenchPeer;
 use crate::bench::clock::Stopwatch;
-use crate::bench::floor::FloorShape;
-use crate::bench::get::{BenchSession, refuse_existing};
+use crate::bench::floor::{FloorCall, FloorShape};
+use crate::bench::get::{self, refuse_existing};
 use crate::bench::many;
 use crate::bench::prepare::prepare;
 use crate::bench::spec::{ChildWork, LandingKind, Spec};
@@ -31,7 +31,7 @@ fn serve(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
     let mut prepared = prepare(&spec, console)?;
     tell("ready")?;
     await_go()?;
-    let run = prepared.fetch(Stopwatch::unwatched())?;
+    let run = prepared.transfer(Stopwatch::unwatched())?;
     if let Some(check) = &args.check {
         show(check, &args.landing, prepared.memory())?;
     }
@@ -54,7 +54,7 @@ fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
     }
     let bench = match args.recursive {
         true => many::prepare(&args.source, &args.knobs, &landing, console)?,
-        false => BenchSession::new(&args.source, &args.knobs, landing, console)?,
+        false => get::prepare(&args.source, &args.knobs, landing, console)?,
     };
     let work = match (args.recursive, args.floor) {
         (false, None) => ChildWork::Get,
@@ -98,14 +98,26 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 fn of_one(shape: FloorShape, tls: bool) -> Result<FloorShape, Failure> {
-    if shape.epoll && tls {
+    if shape.call.is_of_puts() {
+        return Err(of_the_other_direction(shape));
+    }
+    if shape.call == FloorCall::Epoll && tls {
         return Err(no_epoll("over TLS"));
     }
     Ok(FloorShape { tls, ..shape })
 }
 
 fn of_many(shape: FloorShape) -> Result<FloorShape, Failure> {
-    if shape.epoll { Err(no_epoll("of many objects")) } else { Ok(shape) }
+    match shape.call {
+        FloorCall::Recv => Ok(shape),
+        FloorCall::Epoll => Err(no_epoll("of many objects")),
+        FloorCall::Send | FloorCall::Sendfile => Err(of_the_other_direction(shape)),
+    }
+}
+
+fn of_the_other_direction(shape: FloorShape) -> Failure {
+    let failure = Failure::usage(format!("floor: {shape} sends, and this fetches"));
+    failure.with_hint("--floor recv:4:256KiB")
 }
 
 fn no_epoll(of: &str) -> Failure {

@@ -2,7 +2,7 @@
 
 use crate::bench::prepared::Prepared;
 use crate::bench::spec::{ChildWork, Spec};
-use crate::bench::{many, one};
+use crate::bench::{many, one, upload};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
@@ -15,5 +15,7 @@ pub fn prepare<'a>(spec: &'a Spec, console: &'a Console) -> Result<Box<dyn Prepa
         ChildWork::Floor(shape) => Box::new(one::ByFloor::prepare(spec, &knobs, shape)?),
         ChildWork::GetMany => Box::new(many::ManyByEngine::prepare(spec, &knobs, console)?),
         ChildWork::FloorMany(shape) => Box::new(many::ManyByFloor::prepare(spec, &knobs, shape)?),
+        ChildWork::Put => Box::new(upload::PutByEngine::prepare(spec, &knobs, console)?),
+        ChildWork::FloorPut(shape) => Box::new(upload::PutByFloor::prepare(spec, &knobs, shape, console)?),
     })
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::bench::drain::Drain;
-use crate::bench::spec::{LandingKind, Spec};
+use crate::bench::spec::{LandingKind, LocalEnd, Spec};
 use crate::failure::Failure;
 
 /// A landing that is ready. What is lent to a fetch is taken out, and nowhere stands in its place.
@@ -21,7 +21,8 @@ pub enum ReadyLanding {
 
 impl ReadyLanding {
     pub fn new(spec: &Spec) -> Result<ReadyLanding, Failure> {
-        Ok(match &spec.landing {
+        let LocalEnd::Landing(landing) = &spec.end else { return Ok(ReadyLanding::Nowhere) };
+        Ok(match landing {
             LandingKind::Nowhere => ReadyLanding::Nowhere,
             LandingKind::Memory => ReadyLanding::Memory(touched(spec.bytes)?),
             LandingKind::Stream => {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bench::floor::FloorShape;
 use crate::bench::run::{Measurement, median};
 use crate::bench::samples::MOMENT_S;
-use crate::bench::spec::LandingKind;
+use crate::bench::spec::LocalEnd;
 use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
 use crate::events::Tails;
@@ -20,6 +20,7 @@ use crate::limited::Limited;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Get,
+    Put,
     Floor(FloorShape),
     Sweep(Combination),
 }
@@ -28,22 +29,28 @@ impl Op {
     fn name(self) -> &'static str {
         match self {
             Op::Get => "get",
+            Op::Put => "put",
             Op::Floor(_) => "floor",
             Op::Sweep(_) => "sweep",
         }
     }
 
+    /// Whether it is what is measured, and no floor.
+    pub fn is_measured(self) -> bool {
+        matches!(self, Op::Get | Op::Put)
+    }
+
     fn shape(self) -> Option<String> {
         match self {
             Op::Floor(shape) => Some(shape.to_string()),
-            Op::Get | Op::Sweep(_) => None,
+            Op::Get | Op::Put | Op::Sweep(_) => None,
         }
     }
 
     fn combination(self) -> Option<Combination> {
         match self {
             Op::Sweep(combination) => Some(combination),
-            Op::Get | Op::Floor(_) => None,
+            Op::Get | Op::Put | Op::Floor(_) => None,
         }
     }
 }
@@ -59,7 +66,7 @@ pub struct Ratio {
 /// The runs so far, printed as they come.
 pub struct BenchReport<'a> {
     console: &'a Console,
-    landing: String,
+    end: LocalEnd,
     parts: Option<BufWriter<File>>,
     runs: Vec<(Op, Measurement)>,
 }
@@ -67,6 +74,9 @@ pub struct BenchReport<'a> {
 /// The table of runs of one object.
 pub const HEADER: &str =
     "run op       GiB/s  Gbit/s    peak  CPU s/GiB  RSS MiB  TTFB ms p50/p99  parts  conns  verified";
+/// The table of uploads. A part has been stored when its answer is there.
+pub const HEADER_OF_PUTS: &str =
+    "run op       GiB/s  Gbit/s    peak  CPU s/GiB  RSS MiB  part ms p50/p99  parts  conns  verified";
 /// The table of runs of many objects.
 pub const HEADER_OF_MANY: &str =
     "run op     objects/s   GiB/s  CPU us/object  CPU s/GiB  RSS MiB  objects  conns  verified";
@@ -75,16 +85,11 @@ const CSV_HEADER: &str = "run,op,index,address,connection,start_s,first_byte_s,e
 impl<'a> BenchReport<'a> {
     pub fn new(
         console: &'a Console,
-        landing: &LandingKind,
+        end: LocalEnd,
         parts: Option<File>,
         header: &str,
     ) -> Result<BenchReport<'a>, Failure> {
-        let mut report = BenchReport {
-            console,
-            landing: landing.to_string(),
-            parts: parts.map(BufWriter::new),
-            runs: Vec::new(),
-        };
+        let mut report = BenchReport { console, end, parts: parts.map(BufWriter::new), runs: Vec::new() };
         report.write_parts(format_args!("{CSV_HEADER}"))?;
         console.answer(header)?;
         console.flush()?;
@@ -92,8 +97,8 @@ impl<'a> BenchReport<'a> {
     }
 
     pub fn add(&mut self, op: Op, number: u32, mut run: Measurement) -> Result<(), Failure> {
-        self.console.answer(&table_row(op, number, &run))?;
-        run_event(self.console, op, number, &self.landing, &run)?;
+        self.console.answer(&table_row(op, &number.to_string(), &run))?;
+        run_event(self.console, op, number, &self.end, &run)?;
         self.console.flush()?;
         run.rows.sort_by(|one, other| one.end_s.total_cmp(&other.end_s));
         for row in &run.rows {
@@ -108,10 +113,14 @@ impl<'a> BenchReport<'a> {
         Ok(())
     }
 
-    /// The last line, where there is a floor to compare with.
+    /// The last lines: medians where there was more than one run, and the ratio where there is a floor.
     pub fn finish(mut self) -> Result<(), Failure> {
         if let Some(parts) = &mut self.parts {
             parts.flush().map_err(|error| Failure::local("write", "the file of --parts", &error))?;
+        }
+        for (op, median) in medians(&self.runs) {
+            self.console.answer(&table_row(op, "med", &median))?;
+            self.console.event(Carries::Lines, &MedianLine::new(op, &self.end, &median))?;
         }
         if let Some(line) = course(&self.runs) {
             self.console.answer(&line)?;
@@ -124,7 +133,7 @@ impl<'a> BenchReport<'a> {
             ratio.cpu,
             busy.unwrap_or_default()
         ))?;
-        ratio_event(self.console, &self.landing, ratio)
+        ratio_event(self.console, &self.end, ratio)
     }
 
     fn write_parts(&mut self, line: std::fmt::Arguments) -> Result<(), Failure> {
@@ -136,9 +145,9 @@ impl<'a> BenchReport<'a> {
 /// How soon flatout was at its speed, and what that was limited by: the medians, and the words of the last
 /// run.
 fn course(runs: &[(Op, Measurement)]) -> Option<String> {
-    let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
-    let last = gets().filter_map(|run| run.limited_by.as_ref()).next_back()?;
-    let plateaus: Vec<f64> = gets().filter_map(|run| run.plateau_s).collect();
+    let measured = || runs.iter().filter(|(op, _)| op.is_measured()).map(|(_, run)| run);
+    let last = measured().filter_map(|run| run.limited_by.as_ref()).next_back()?;
+    let plateaus: Vec<f64> = measured().filter_map(|run| run.plateau_s).collect();
     let reached = match median(plateaus) {
         none if none.is_nan() => String::new(),
         soon if soon < MOMENT_S => format!("90 % of the plateau within {MOMENT_S} s; "),
@@ -152,50 +161,62 @@ pub fn run_event(
     console: &Console,
     op: Op,
     number: u32,
-    landing: impl std::fmt::Display,
+    end: &LocalEnd,
     run: &Measurement,
 ) -> Result<(), Failure> {
-    console.event(Carries::Lines, &RunLine::new(op, number, &landing.to_string(), run))
+    console.event(Carries::Lines, &RunLine::new(op, number, end, run))
 }
 
 /// The last line, with --json.
-pub fn ratio_event(console: &Console, landing: impl std::fmt::Display, ratio: Ratio) -> Result<(), Failure> {
+pub fn ratio_event(console: &Console, end: &LocalEnd, ratio: Ratio) -> Result<(), Failure> {
     let Ratio { throughput, cpu, origin_busy } = ratio;
-    let landing = &landing.to_string();
-    console.event(Carries::Lines, &RatioLine { op: "ratio", landing, throughput, cpu, origin_busy })
+    let end = EndFields::of(end);
+    console.event(Carries::Lines, &RatioLine { op: "ratio", end, throughput, cpu, origin_busy })
 }
 
 /// `None` unless both ran.
 pub fn ratio(runs: &[(Op, Measurement)]) -> Option<Ratio> {
-    let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
-    let floors = || runs.iter().filter(|(op, _)| *op != Op::Get).map(|(_, run)| run);
-    if gets().next().is_none() || floors().next().is_none() {
+    let measured = || runs.iter().filter(|(op, _)| op.is_measured()).map(|(_, run)| run);
+    let floors = || runs.iter().filter(|(op, _)| !op.is_measured()).map(|(_, run)| run);
+    if measured().next().is_none() || floors().next().is_none() {
         return None;
     }
-    let busy: Vec<f64> = gets().filter_map(|run| run.origin_busy).collect();
+    let busy: Vec<f64> = measured().filter_map(|run| run.origin_busy).collect();
     Some(Ratio {
-        throughput: median(gets().map(Measurement::gib_per_s)) / median(floors().map(Measurement::gib_per_s)),
-        cpu: median(gets().map(Measurement::cpu_s_per_gib))
+        throughput: median(measured().map(Measurement::gib_per_s))
+            / median(floors().map(Measurement::gib_per_s)),
+        cpu: median(measured().map(Measurement::cpu_s_per_gib))
             / median(floors().map(Measurement::cpu_s_per_gib)),
         origin_busy: (!busy.is_empty()).then(|| median(busy)),
     })
 }
 
-fn table_row(op: Op, number: u32, run: &Measurement) -> String {
+/// What each side comes to, the measured one first; nothing of single runs.
+fn medians(runs: &[(Op, Measurement)]) -> Vec<(Op, Measurement)> {
+    let of = |is_measured: bool| {
+        let side: Vec<&(Op, Measurement)> =
+            runs.iter().filter(|(op, _)| op.is_measured() == is_measured).collect();
+        let (op, last) = side.last().filter(|_| side.len() > 1)?;
+        Some((*op, Measurement::median_of(side.iter().map(|(_, run)| run), last)))
+    };
+    [true, false].into_iter().filter_map(of).collect()
+}
+
+fn table_row(op: Op, number: &str, run: &Measurement) -> String {
     let verified = op.shape().unwrap_or_else(|| run.verified.clone());
     if let (Some(objects), Some(rate), Some(cpu_us)) =
         (run.objects, run.objects_per_s(), run.cpu_us_per_object())
     {
         let (gib_per_s, cpu_s, rss_mib) = (run.gib_per_s(), run.cpu_s_per_gib(), run.peak_rss_mib);
         return format!(
-            "{number:3} {:6} {rate:9.0} {gib_per_s:7.2} {cpu_us:14.1} {cpu_s:10.3} {rss_mib:8.1} {objects:8} {:6}  {verified}",
+            "{number:>3} {:6} {rate:9.0} {gib_per_s:7.2} {cpu_us:14.1} {cpu_s:10.3} {rss_mib:8.1} {objects:8} {:6}  {verified}",
             op.name(),
             run.connections,
         );
     }
     let waits = format!("{:.1}/{:.1}", run.ttfb_ms_p50, run.ttfb_ms_p99);
     format!(
-        "{number:3} {:6} {:7.2} {:7.2} {:7.2} {:10.3} {:8.1} {waits:>16} {:6} {:6}  {verified}",
+        "{number:>3} {:6} {:7.2} {:7.2} {:7.2} {:10.3} {:8.1} {waits:>16} {:6} {:6}  {verified}",
         op.name(),
         run.gib_per_s(),
         run.gbit_avg(),
@@ -213,7 +234,8 @@ fn table_row(op: Op, number: u32, run: &Measurement) -> String {
 struct RunLine<'a> {
     op: &'static str,
     run: u32,
-    landing: &'a str,
+    #[serde(flatten)]
+    end: EndFields,
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -250,6 +272,24 @@ struct RunLine<'a> {
     limited_by: Option<&'a Limited>,
 }
 
+/// Where the bytes land, or come from.
+#[derive(Serialize)]
+struct EndFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    landing: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+}
+
+impl EndFields {
+    fn of(end: &LocalEnd) -> EndFields {
+        match end {
+            LocalEnd::Landing(landing) => EndFields { landing: Some(landing.to_string()), source: None },
+            LocalEnd::Payload(payload) => EndFields { landing: None, source: Some(payload.to_string()) },
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Ttfb {
     p50: f64,
@@ -257,12 +297,12 @@ struct Ttfb {
 }
 
 impl<'a> RunLine<'a> {
-    fn new(op: Op, number: u32, landing: &'a str, run: &'a Measurement) -> RunLine<'a> {
+    fn new(op: Op, number: u32, end: &LocalEnd, run: &'a Measurement) -> RunLine<'a> {
         let one = run.objects.is_none();
         RunLine {
             op: op.name(),
             run: number,
-            landing,
+            end: EndFields::of(end),
             shape: op.shape(),
             parallel: op.combination().map(|combination| combination.parallel),
             part_bytes: op.combination().map(|combination| combination.part_bytes),
@@ -293,10 +333,37 @@ impl<'a> RunLine<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "bench")]
-struct RatioLine<'a> {
+struct RatioLine {
     op: &'static str,
-    landing: &'a str,
+    #[serde(flatten)]
+    end: EndFields,
     throughput: f64,
     cpu: f64,
     origin_busy: Option<f64>,
+}
+
+/// The medians of one side, with --json.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "bench")]
+struct MedianLine {
+    op: &'static str,
+    of: &'static str,
+    #[serde(flatten)]
+    end: EndFields,
+    gib_per_s: f64,
+    cpu_s_per_gib: f64,
+    peak_rss_mib: f64,
+}
+
+impl MedianLine {
+    fn new(op: Op, end: &LocalEnd, median: &Measurement) -> MedianLine {
+        MedianLine {
+            op: "median",
+            of: op.name(),
+            end: EndFields::of(end),
+            gib_per_s: median.gib_per_s(),
+            cpu_s_per_gib: median.cpu_s_per_gib(),
+            peak_rss_mib: median.peak_rss_mib,
+        }
+    }
 }

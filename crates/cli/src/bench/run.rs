@@ -59,6 +59,25 @@ pub struct PartTiming {
 }
 
 impl Measurement {
+    /// The medians of runs of the same bytes; what is no figure is that of `one` of them.
+    pub fn median_of<'a>(
+        runs: impl Iterator<Item = &'a Measurement> + Clone,
+        one: &Measurement,
+    ) -> Measurement {
+        let of = |figure: fn(&Measurement) -> f64| median(runs.clone().map(figure));
+        Measurement {
+            seconds: of(|run| run.seconds),
+            gbit_peak: of(|run| run.gbit_peak),
+            cpu_seconds: of(|run| run.cpu_seconds),
+            peak_rss_mib: of(|run| run.peak_rss_mib),
+            ttfb_ms_p50: of(|run| run.ttfb_ms_p50),
+            ttfb_ms_p99: of(|run| run.ttfb_ms_p99),
+            rows: Vec::new(),
+            samples: Vec::new(),
+            ..one.clone()
+        }
+    }
+
     pub fn gib_per_s(&self) -> f64 {
         self.gib() / self.seconds
     }

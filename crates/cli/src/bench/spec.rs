@@ -50,20 +50,44 @@ impl std::fmt::Display for LandingKind {
     }
 }
 
+/// What a measured upload sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Payload {
+    File(PathBuf),
+    /// Bytes that no disk brings.
+    Synthetic,
+}
+
+impl std::fmt::Display for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Payload::File(_) => "file",
+            Payload::Synthetic => "synthetic",
+        })
+    }
+}
+
+/// Where the bytes of a measured run go on this machine, or come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LocalEnd {
+    Landing(LandingKind),
+    Payload(Payload),
+}
+
 /// One repetition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// As the user typed it.
-    pub source: String,
+    /// The URL, as the user typed it.
+    pub url: String,
     /// The knobs of the command line; the child reads the environment by itself.
     pub knobs: Vec<(String, String)>,
-    pub landing: LandingKind,
+    pub end: LocalEnd,
     pub work: ChildWork,
     /// Size of the object.
     pub bytes: u64,
-    /// Its strong ETag, which pins every range of the floor too.
+    /// Its strong ETag, which pins every range of the floor too; none of an upload.
     pub etag: Option<String>,
-    /// The address that the probe was answered from.
+    /// The address that the floor speaks to: the one that the probe was answered from.
     pub address: SocketAddr,
     /// Whether a row per part and the samples are wanted back.
     pub rows: bool,
@@ -71,20 +95,33 @@ pub struct Spec {
     pub progress: bool,
 }
 
-/// Who fetches.
+/// Who fetches or sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChildWork {
     Get,
     Floor(FloorShape),
-    /// All objects below the source.
+    /// All objects below the URL.
     GetMany,
     FloorMany(FloorShape),
+    Put,
+    FloorPut(FloorShape),
+}
+
+impl ChildWork {
+    /// The floor of the same work, in this shape.
+    pub fn floor(self, shape: FloorShape) -> ChildWork {
+        match self {
+            ChildWork::Get | ChildWork::Floor(_) => ChildWork::Floor(shape),
+            ChildWork::GetMany | ChildWork::FloorMany(_) => ChildWork::FloorMany(shape),
+            ChildWork::Put | ChildWork::FloorPut(_) => ChildWork::FloorPut(shape),
+        }
+    }
 }
 
 /// A line of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ChildMessage {
-    /// Bytes that have landed.
+    /// Bytes that have landed, or were sent.
     Progress(u64),
     Done(Box<Measurement>),
     Failed(Failure),

@@ -13,9 +13,10 @@ use flatout_settings::format_size;
 use flatout_wire::time::format_iso_seconds;
 
 use crate::args::BenchSweep;
-use crate::bench::get::{BenchSession, refuse_existing};
+use crate::bench::get::{prepare, refuse_existing};
 use crate::bench::report::{Op, run_event};
 use crate::bench::run::Measurement;
+use crate::bench::session::BenchSession;
 use crate::bench::spec::ChildWork;
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
@@ -43,8 +44,7 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     // Between two runs, too, a signal is to leave time to remove what there is.
     let _armed = console.interrupt.arm();
     let (_, any) = &combinations[0];
-    let bench =
-        BenchSession::new(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
+    let bench = prepare(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
     let started = now();
     let mut sweep = Sweep::new(args, bench, combinations, console);
     sweep.introduce()?;
@@ -131,7 +131,7 @@ impl<'a> Sweep<'a> {
             Ok(run) => {
                 cell.add(document::thinned(run, cells));
                 let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
-                run_event(self.console, Op::Sweep(combination), round, &self.args.landing, run)?;
+                run_event(self.console, Op::Sweep(combination), round, &self.bench.spec().end, run)?;
                 self.console.flush()
             }
             Err(failure) if failure.exit == Exit::Interrupted || failure.is_silent() => Err(failure),

@@ -23,6 +23,7 @@ fn shown(command: &Command) -> Command {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let made = Command::new(command.get_name().to_owned())
         .about(about)
+        .allow_missing_positional(command.is_allow_missing_positional_set())
         .disable_help_subcommand(command.is_disable_help_subcommand_set())
         .args(args.cloned())
         .subcommands(commands.map(shown));

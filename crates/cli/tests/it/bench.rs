@@ -62,7 +62,7 @@ fn every_landing_has_its_runs_and_its_ratio() {
         ]))
         .clean()
         .events();
-        assert_eq!(events.len(), 5, "{events:?}");
+        assert_eq!(events.len(), 7, "{events:?}");
         for (event, op) in events.iter().zip(["floor", "get", "get", "floor"]) {
             check_run(event, op, name);
         }
@@ -72,7 +72,9 @@ fn every_landing_has_its_runs_and_its_ratio() {
             events.iter().filter(|event| event["op"] == "get").all(|event| event["verified"] == "crc64nvme")
         );
         assert!(events.iter().filter(|event| event["op"] == "floor").all(|event| event["shape"].is_string()));
-        let ratio = &events[4];
+        assert_eq!((&events[4]["of"], &events[5]["of"]), (&"get".into(), &"floor".into()));
+        assert!(events[4..6].iter().all(|median| median["op"] == "median" && median["landing"] == name));
+        let ratio = &events[6];
         assert_eq!(ratio["op"], "ratio");
         assert!(ratio["throughput"].is_f64() && ratio["cpu"].is_f64(), "{ratio}");
         folder.is_untouched();
@@ -98,7 +100,8 @@ fn signed_and_plain() {
     let shown = run(&mut flatout(&["bench", "get", &source, "--part-size", "1MiB", "--repeat", "2"])).clean();
     // A machine that is busy may take long enough for more to be said.
     let lines = shown.text().lines().filter(|line| !line.contains("limited by"));
-    assert_eq!(lines.count(), 3, "{}", shown.text());
+    // The header, two runs, their medians.
+    assert_eq!(lines.count(), 4, "{}", shown.text());
     assert!(shown.text().starts_with("run op"), "{}", shown.text());
 }
 

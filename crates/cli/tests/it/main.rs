@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bench;
+mod bench_put;
 mod commands;
 mod config;
 mod credentials;

@@ -174,7 +174,7 @@ fn a_failure_is_a_line_and_a_code() {
     refused("s3://bucket/", &["-r", "--floor", "epoll:4:1MiB"], 4, &["no epoll"]);
     let mut peer = Peer::start(&[object, "--endpoint-url", &url, "--floor", "recv:1000:1MiB"]);
     peer.output.read_line(&mut String::new()).unwrap();
-    peer.end().refused(4, &["recv:N:SIZE", "256"]);
+    peer.end().refused(4, &["CALL:N:SIZE", "256"]);
     folder.is_untouched();
 }
 

@@ -81,6 +81,19 @@ fn the_floor_speaks_tls_too() {
 }
 
 #[test]
+fn the_floor_of_uploads_speaks_tls_too() {
+    let served = Served::start(&[]);
+    let arguments = ["--size", "12MiB", "--part-size", "5MiB", "--repeat", "1", "--floor", "--json"];
+    let origin = ["--endpoint-url", &served.url, "--ca-bundle", &served.authority()];
+    let put = ["bench", "put", "s3://bucket/sent"];
+    let events = run(&mut flatout(&[&put[..], &arguments, &origin].concat())).clean().events();
+    let floor = events.iter().find(|event| event["op"] == "floor").expect("a run of the floor");
+    assert!(floor["shape"].as_str().is_some_and(|shape| shape.starts_with("tokio-rustls ")), "{floor}");
+    assert_eq!((&floor["bytes"], &floor["parts"]), (&(12 << 20).into(), &3.into()));
+    assert!(events.last().is_some_and(|ratio| ratio["cpu"].is_number()), "{events:?}");
+}
+
+#[test]
 fn what_does_not_fit_is_said_in_one_line() {
     let served = Served::start(&[]);
     let folder = Folder::new();

@@ -52,6 +52,25 @@ fn ossutil_brings_and_fetches_files() {
 }
 
 #[test]
+fn ossutil_uploads_to_a_sink() {
+    let lab = Lab::new(&["--memory", "--sink"]);
+    let util = |arguments: &[&str]| lab.ossutil("v4", Keys::Right, arguments);
+    let large = lab.file("large", 3_000_001);
+    good(util(&["mb", "oss://bucket"]));
+    let in_parts = ["--bigfile-threshold", "1000000", "--part-size", "300000"];
+    good(util(&[&["cp", "large", "oss://bucket/large"], &in_parts[..]].concat()));
+    let stat = good(util(&["stat", "oss://bucket/large"]));
+    for part in [&crc(&large), "3000001", "Multipart"] {
+        assert!(stat.contains(part), "{stat}lacks {part}");
+    }
+    // It is there already: ossutil asks whether the object is newer than the file.
+    good(util(&["cp", "large", "oss://bucket/large", "--update"]));
+    bad(util(&["cp", "oss://bucket/large", "large-again"]), "forgets its bytes");
+    good(util(&["rm", "oss://bucket/large"]));
+    bad(util(&["stat", "oss://bucket/large"]), "NoSuchKey");
+}
+
+#[test]
 fn ossutil_copies_appends_and_removes() {
     for version in VERSIONS {
         let lab = Lab::new(&["--memory"]);

@@ -54,3 +54,31 @@ fn boto3_is_told_what_is_wrong() {
         bad(lab.python("s3_sdk.py", keys, &["list", "bucket"]), &format!("403 {code}"));
     }
 }
+
+#[test]
+fn a_sink_suffices_for_uploads() {
+    let lab = Lab::new(&["--memory", "--sink"]);
+    let aws = |arguments: &[&str]| lab.aws(Keys::Right, arguments);
+    lab.file("small", 1000);
+    lab.file("large", 17_000_003);
+    good(aws(&["s3", "mb", "s3://bucket"]));
+    good(aws(&["s3", "cp", "small", "s3://bucket/folder/small", "--metadata", "colour=blue"]));
+    good(aws(&["s3", "cp", "large", "s3://bucket/large"]));
+    let listed = good(aws(&["s3", "ls", "s3://bucket", "--recursive"]));
+    for part in ["1000 folder/small", "17000003 large"] {
+        assert!(listed.contains(part), "{listed}lacks {part}");
+    }
+    let head = good(aws(&["s3api", "head-object", "--bucket", "bucket", "--key", "folder/small"]));
+    assert!(head.contains("blue"), "{head}");
+    bad(aws(&["s3", "cp", "s3://bucket/large", "large-again"]), "forgets its bytes");
+    // Nothing has changed since: nothing is sent.
+    assert_eq!(good(aws(&["s3", "sync", ".", "s3://bucket", "--size-only", "--exclude", "small"])), "");
+    good(aws(&["s3", "rm", "s3://bucket", "--recursive"]));
+    good(aws(&["s3", "rb", "s3://bucket"]));
+}
+
+#[test]
+fn boto3_uploads_to_a_sink() {
+    let lab = Lab::new(&["--synthetic", "other/object=1MiB", "--sink"]);
+    good(lab.python("s3_sdk.py", Keys::Right, &["sink", "bucket"]));
+}

@@ -137,9 +137,12 @@ fn without_keys_a_url_is_a_url() {
 }
 
 #[test]
-fn a_sink_takes_writes_and_forgets_them() {
+fn a_sink_remembers_all_but_the_bytes() {
     let served = Served::locked(&["--memory", "--sink"]);
     served.curl.ask("PUT", "/bucket", &[], None);
     served.curl.put("bucket", "model", &bytes(100_000), &[]);
+    let refused = served.curl.ask("GET", "/bucket/model", &[], None).is(501);
+    assert_eq!(refused.element("Code"), "NotImplemented");
+    served.curl.ask("DELETE", "/bucket/model", &[], None).is(204);
     served.curl.ask("GET", "/bucket/model", &[], None).is(404);
 }

@@ -392,3 +392,15 @@ pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
+
+/// The dialect of an object that can be written to.
+pub(crate) fn check_writable(location: &Location) -> Result<Dialect, Error> {
+    check_object(location)?;
+    match Dialect::of(location) {
+        Dialect::Plain => {
+            let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
+            Err(error.with_hint("name a bucket by s3:// or oss://"))
+        }
+        dialect => Ok(dialect),
+    }
+}

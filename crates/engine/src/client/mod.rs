@@ -5,6 +5,7 @@ pub(crate) mod config;
 mod copy;
 pub(crate) mod delete;
 pub(crate) mod list;
+mod parts;
 pub(crate) mod survey;
 pub(crate) mod uploads;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::account::{Dialect, check_object};
+use crate::api::account::{Dialect, check_writable};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::Direction;
 use crate::shard::shards::{Job, Shards, Task};
@@ -41,14 +41,9 @@ impl Put {
 
     /// What can be known to be refused before anything is sent.
     fn check(&self) -> Result<(), Error> {
-        check_object(&self.location)?;
-        let checked = match Dialect::of(&self.location) {
-            Dialect::S3 => self.options.check_s3(),
+        let checked = match check_writable(&self.location)? {
             Dialect::Oss => self.options.check_oss(),
-            Dialect::Plain => {
-                let error = Error::new(ErrorKind::Unsupported, "a plain URL cannot be written to");
-                return Err(error.with_hint("name a bucket by s3:// or oss://"));
-            }
+            Dialect::S3 | Dialect::Plain => self.options.check_s3(),
         };
         checked.map_err(|wrong| Error::new(ErrorKind::Usage, wrong.to_string()))?;
         match Dialect::of(&self.location) {

@@ -2,7 +2,8 @@
 //! error says why not and nothing is.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -363,4 +364,30 @@ fn what_is_left_of_another_file_or_forgotten_is_not_gone_on_from() {
     let put = client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
     let report = put.wait().expect("it is sent anew");
     assert!(report.resumed_bytes == 0 && report.resume_note.is_some_and(|note| note.contains("forgotten")));
+}
+
+#[test]
+fn parts_can_be_sent_without_the_engine() {
+    let buckets = Buckets::new();
+    let client = buckets.client();
+    for location in locations() {
+        let upload_id = client.begin_parts(&location).expect("it begins");
+        let body = content(1000);
+        let request = client.signed_part(&location, &upload_id, 1, 1000).expect("it is signed");
+        let mut sent = Vec::new();
+        request.write_head(&mut sent);
+        sent.extend_from_slice(&body);
+        let mut connection = TcpStream::connect(buckets.origin.addresses()[0]).expect("a connection");
+        connection.write_all(&sent).expect("it is sent");
+        let mut answer = [0; 12];
+        connection.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        assert_eq!(buckets.parts_left(), 1);
+        client.abort_parts(&location, &upload_id).expect("it is aborted");
+        assert_eq!(buckets.parts_left(), 0);
+        let error = client.abort_parts(&location, &upload_id).expect_err("it is gone");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+    let plain = Location::parse(&buckets.origin.url()).expect("a URL");
+    assert_eq!(client.begin_parts(&plain).expect_err("it is plain").kind(), ErrorKind::Unsupported);
 }

@@ -17,7 +17,7 @@ use crate::object::ObjectKind;
 use crate::page::url_encode;
 use crate::storage::CompletedUpload;
 use crate::uploads::UploadedPart;
-use crate::version::{self, Provenance, Version};
+use crate::version::{self, Provenance};
 
 /// All parts but the last have at least this many bytes …
 const MIN_PART_BYTES: u64 = 100 << 10;
@@ -187,9 +187,8 @@ impl OssDialect {
 /// Whether an object has the ETag that the listed parts make; all parts are those of any object.
 fn check_made_of(etag: &str, listed: Option<&[(i32, Option<String>)]>) -> Result<(), Refusal> {
     let Some(listed) = listed else { return Ok(()) };
-    let md5s: Option<Vec<Vec<u8>>> =
-        listed.iter().map(|(_, etag)| Version::md5_of(etag.as_deref()?)).collect();
-    match md5s.is_some_and(|md5s| md5s.is_empty() || version::etag_of_parts(&md5s) == etag) {
+    let made = version::etag_of_named(listed.iter().map(|(_, etag)| etag.as_deref()));
+    match listed.is_empty() || made.is_some_and(|made| made == etag) {
         true => Ok(()),
         false => Err(Refusal::new(400, "InvalidPart", "the upload was completed with other parts")),
     }

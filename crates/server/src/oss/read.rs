@@ -32,7 +32,7 @@ impl OssDialect {
         Ok(response
             .describing(&object, |parameter| request.parameter(parameter).map(str::to_owned))
             .with("content-length", (range.end - range.start).to_string())
-            .body(Body::http_body(object.body(range))))
+            .body(Body::http_body(object.body(range)?)))
     }
 
     pub(super) fn head(&self, request: &OssRequest, at: At<'_>) -> Result<OssResponse, Refusal> {

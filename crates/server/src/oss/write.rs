@@ -185,7 +185,7 @@ impl OssDialect {
         (bucket, key): At<'_>,
     ) -> Result<Blob, Refusal> {
         let mut draft = self.storage.backend.draft(bucket, key)?;
-        for frame in source.frames(range) {
+        for frame in source.frames(range)? {
             frame.and_then(|frame| draft.write(&frame)).map_err(write_failed)?;
         }
         Ok(draft.finish())

@@ -62,7 +62,7 @@ impl S3Dialect {
         let sums = selection.sums(&object, input.checksum_mode);
         let bytes = selection.range.clone();
         Ok(GetObjectOutput {
-            body: Some(StreamingBlob::from(Body::http_body(object.body(bytes)))),
+            body: Some(StreamingBlob::from(Body::http_body(object.body(bytes)?))),
             tag_count: Some(object.metadata.tags.len() as i32).filter(|count| *count > 0),
             ..described!(GetObjectOutput, object, selection, sums)
         })

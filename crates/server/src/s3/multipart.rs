@@ -14,7 +14,7 @@ use crate::draft::Blob;
 use crate::storage::CompletedUpload;
 use crate::sums::{self, ChecksumScope, SumAlgorithm};
 use crate::uploads::{Upload, UploadedPart, invalid_part};
-use crate::version::{self, Provenance, Version};
+use crate::version::{self, Provenance};
 
 /// S3's limits: all parts but the last have at least this many bytes …
 const MIN_PART_BYTES: u64 = 5 << 20;
@@ -296,8 +296,7 @@ fn source_range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
 
 /// Whether an object has the ETag that these parts make.
 fn is_made_of(etag: &str, named: &[(i32, Option<&str>)]) -> bool {
-    let md5s: Option<Vec<Vec<u8>>> = named.iter().map(|(_, etag)| Version::md5_of((*etag)?)).collect();
-    md5s.is_some_and(|md5s| version::etag_of_parts(&md5s) == etag)
+    version::etag_of_named(named.iter().map(|(_, etag)| *etag)).is_some_and(|made| made == etag)
 }
 
 fn provenance_of(id: &str, sum: Option<(SumAlgorithm, ChecksumScope)>, blobs: &[&Blob]) -> Provenance {

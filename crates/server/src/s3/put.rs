@@ -249,7 +249,7 @@ pub(super) fn algorithm_named(name: &str) -> S3Result<SumAlgorithm> {
 
 /// Fills a draft with a range of another object.
 pub(super) fn fill(mut draft: Draft, source: &Object, range: std::ops::Range<u64>) -> S3Result<Blob> {
-    for frame in source.frames(range) {
+    for frame in source.frames(range)? {
         frame.and_then(|frame| draft.write(&frame)).map_err(write_failed)?;
     }
     Ok(draft.finish())

@@ -12,6 +12,7 @@ mod objects;
 mod oss;
 mod root;
 mod shaping;
+mod sink;
 mod synthetic;
 mod tls;
 mod uploads;

@@ -1,19 +1,18 @@
-//! Objects of computed bytes, and writes that are forgotten.
+//! Objects of computed bytes.
 
-use flatout_server::{Options, Origin, Store, synthetic_bytes};
+use flatout_server::{Origin, Store, synthetic_bytes};
 
-use crate::client::{Lab, crc64nvme, options, send};
+use crate::client::{Lab, crc64nvme, options};
 
-fn synthetic(sink: bool) -> Lab {
+fn synthetic() -> Lab {
     let objects = [("bucket", "small", 1), ("bucket", "dir/medium", 5_000_000), ("other", "huge", 1 << 50)];
     let objects = objects.map(|(bucket, key, size)| (bucket.to_owned(), key.to_owned(), size)).to_vec();
-    let options = Options { sink, ..options(Store::Synthetic(objects, vec![])) };
-    Lab { origin: Origin::start(options).unwrap(), root: None }
+    Lab { origin: Origin::start(options(Store::Synthetic(objects, vec![]))).unwrap(), root: None }
 }
 
 #[test]
 fn bytes_and_checksum_are_those_of_the_function() {
-    let lab = synthetic(false);
+    let lab = synthetic();
     for (key, size) in [("small", 1), ("dir/medium", 5_000_000)] {
         let mut expected = vec![0; size];
         synthetic_bytes("bucket", key, 0..size as u64, &mut expected);
@@ -35,7 +34,7 @@ fn bytes_and_checksum_are_those_of_the_function() {
 
 #[test]
 fn they_are_listed_and_cannot_be_written() {
-    let lab = synthetic(false);
+    let lab = synthetic();
     assert_eq!(lab.get("/").xml_all("Name"), ["bucket", "other"]);
     assert_eq!(lab.get("/bucket?list-type=2").xml_all("Key"), ["dir/medium", "small"]);
     for (method, target) in [
@@ -50,33 +49,6 @@ fn they_are_listed_and_cannot_be_written() {
         assert!(answer.xml("Message").unwrap().contains("--sink"), "{method} {target}");
     }
     assert_eq!(lab.get("/bucket/small").expect(200).body.len(), 1);
-}
-
-#[test]
-fn a_sink_takes_everything_and_keeps_nothing() {
-    let lab = synthetic(true);
-    let put = lab.put("/bucket/new", b"123456789");
-    assert_eq!(put.header("x-amz-checksum-crc64nvme"), Some("rosUhgp5mIg="));
-    lab.send("HEAD", "/bucket/new", &[], b"").expect(404);
-    lab.put("/any-bucket/at/all", b"x");
-    let bad = [("x-amz-checksum-crc64nvme", "rosUhgp5mIg=")];
-    lab.send("PUT", "/bucket/new", &bad, b"12345678").expect(400);
-    let id = lab.send("POST", "/bucket/parts?uploads", &[], b"").expect(200).xml("UploadId").unwrap();
-    lab.put(&format!("/bucket/parts?partNumber=1&uploadId={id}"), b"part");
-    let body = b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
-    lab.send("POST", &format!("/bucket/parts?uploadId={id}"), &[], body).expect(200);
-    lab.send("HEAD", "/bucket/parts", &[], b"").expect(404);
-    lab.send("DELETE", "/bucket/small", &[], b"").expect(204);
-    lab.get("/bucket/small").expect(200);
-}
-
-#[test]
-fn memory_behind_a_sink_stays_empty() {
-    let origin = Origin::start(Options { sink: true, ..options(Store::Memory) }).unwrap();
-    let address = origin.addresses()[0];
-    send(address, "PUT", "/bucket", &[], b"").expect(200);
-    send(address, "PUT", "/bucket/k", &[], b"x").expect(200);
-    assert!(send(address, "GET", "/bucket", &[], b"").expect(200).xml_all("Key").is_empty());
 }
 
 #[test]

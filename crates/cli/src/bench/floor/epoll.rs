@@ -21,7 +21,7 @@ pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Res
     let parts = sink.parts(job, shape.connections);
     let set = epoll::create(CreateFlags::CLOEXEC)?;
     let mut events: Vec<Event> = Vec::with_capacity(shape.connections as usize);
-    let mut scratch = vec![0; shape.receive_bytes];
+    let mut scratch = vec![0; shape.call_bytes];
     let mut connections = Vec::new();
     for number in 0..shape.connections {
         let mut connection = Connection::open(job, number)?;

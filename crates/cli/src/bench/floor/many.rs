@@ -60,7 +60,7 @@ impl Connection<'_> {
         Ok(Connection {
             job,
             socket: connect(job.address)?,
-            scratch: vec![0; shape.receive_bytes],
+            scratch: vec![0; shape.call_bytes],
             head: Vec::new(),
         })
     }

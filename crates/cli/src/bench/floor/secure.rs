@@ -2,6 +2,7 @@
 //! connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,17 +37,21 @@ fn connection(
 ) -> io::Result<Vec<PartTiming>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let stream = open(job).await?;
-        let scratch = vec![0; shape.receive_bytes];
+        let stream = open_for(job).await?;
+        let scratch = vec![0; shape.call_bytes];
         Connection { job, number, stream, scratch, head: Vec::new() }.drive(parts).await
     })
 }
 
-async fn open(job: &FloorJob) -> io::Result<TlsStream<TcpStream>> {
-    let tls = job.tls.clone().ok_or_else(|| io::Error::other("the floor over TLS needs an https URL"))?;
-    let stream = TcpStream::connect(job.address).await?;
+async fn open_for(job: &FloorJob) -> io::Result<TlsStream<TcpStream>> {
+    let tls = job.tls.as_ref().ok_or_else(|| io::Error::other("the floor over TLS needs an https URL"))?;
+    open(job.address, tls).await
+}
+
+pub(super) async fn open(address: SocketAddr, tls: &FloorTls) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    TlsConnector::from(tls.config).connect(tls.name, stream).await
+    TlsConnector::from(tls.config.clone()).connect(tls.name.clone(), stream).await
 }
 
 struct Connection<'a> {
@@ -69,7 +74,7 @@ impl Connection<'_> {
             let first_byte_s = self.job.seconds();
             self.receive_body(&mut part).await?;
             if !keep_alive {
-                self.stream = open(self.job).await?;
+                self.stream = open_for(self.job).await?;
             }
             let (index, bytes) = (part.index, part.range.end - part.range.start);
             if let Some(kept) = part.into_kept() {

@@ -24,16 +24,23 @@ pub(super) fn each_on_a_thread(
     connection: impl Fn(&PartQueue, u32) -> io::Result<Vec<PartTiming>> + Sync,
 ) -> io::Result<Vec<PartTiming>> {
     let parts = sink.parts(job, shape.connections);
+    on_threads(shape.connections, |number| {
+        let outcome = connection(&parts, number);
+        if outcome.is_err() {
+            parts.order().fail();
+        }
+        outcome
+    })
+}
+
+/// Runs each connection, by its number, on a thread of its own; their rows, or the first failure.
+pub(super) fn on_threads(
+    connections: u32,
+    run: impl Fn(u32) -> io::Result<Vec<PartTiming>> + Sync,
+) -> io::Result<Vec<PartTiming>> {
     thread::scope(|scope| {
-        let (parts, connection) = (&parts, &connection);
-        let run = move |number| {
-            let outcome = connection(parts, number);
-            if outcome.is_err() {
-                parts.order().fail();
-            }
-            outcome
-        };
-        let threads: Vec<_> = (0..shape.connections).map(|number| scope.spawn(move || run(number))).collect();
+        let run = &run;
+        let threads: Vec<_> = (0..connections).map(|number| scope.spawn(move || run(number))).collect();
         let mut rows = Vec::new();
         let mut outcome = Ok(());
         for thread in threads {
@@ -58,7 +65,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn open(job: &FloorJob, shape: FloorShape, number: u32) -> io::Result<Connection<'_>> {
         let socket = job.connect()?;
-        Ok(Connection { job, number, socket, scratch: vec![0; shape.receive_bytes], head: Vec::new() })
+        Ok(Connection { job, number, socket, scratch: vec![0; shape.call_bytes], head: Vec::new() })
     }
 
     fn drive(&mut self, parts: &PartQueue) -> io::Result<Vec<PartTiming>> {

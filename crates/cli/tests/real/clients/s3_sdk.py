@@ -1,6 +1,6 @@
 """boto3 as a client of `flatout serve` in the dialect of S3.
 
-    s3_sdk.py ENDPOINT all|list BUCKET
+    s3_sdk.py ENDPOINT all|list|sink BUCKET
 
 Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A refusal is one line on standard error, exit code 1.
 """
@@ -47,12 +47,43 @@ def everything(s3, bucket):
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
+def to_a_sink(s3, bucket):
+    """All but the bytes comes back."""
+    s3.create_bucket(Bucket=bucket)
+    put = s3.put_object(Bucket=bucket, Key=KEY, Body=BODY, Metadata={"colour": "blue"}, ContentType="x/y")
+    head = s3.head_object(Bucket=bucket, Key=KEY, ChecksumMode="ENABLED")
+    assert head["ContentLength"] == len(BODY) and head["ETag"] == put["ETag"], head
+    assert head["Metadata"] == {"colour": "blue"} and head["ContentType"] == "x/y", head
+    assert head["ChecksumCRC32"] == put["ChecksumCRC32"], head
+    parts = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20, max_concurrency=3)
+    s3.upload_fileobj(io.BytesIO(BODY), bucket, "parts", Config=parts)
+    about = s3.get_object_attributes(
+        Bucket=bucket, Key="parts", ObjectAttributes=["ETag", "ObjectSize", "ObjectParts", "Checksum"]
+    )
+    assert about["ObjectSize"] == len(BODY) and about["ObjectParts"]["TotalPartsCount"] == 3, about
+    listed = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    assert [(one["Key"], one["Size"], one["ETag"]) for one in listed] == [
+        (KEY, len(BODY), put["ETag"]),
+        ("parts", len(BODY), f'"{about["ETag"]}"'),
+    ], listed
+    try:
+        s3.get_object(Bucket=bucket, Key=KEY)
+    except ClientError as error:
+        assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 501, error
+    else:
+        raise AssertionError("a sink has no bytes")
+    s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": KEY}, {"Key": "parts"}]})
+    s3.delete_bucket(Bucket=bucket)
+
+
 def main(endpoint, command, bucket):
     config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, signature_version="s3v4")
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", config=config)
     try:
         if command == "all":
             everything(s3, bucket)
+        elif command == "sink":
+            to_a_sink(s3, bucket)
         else:
             s3.list_objects_v2(Bucket=bucket)
     except ClientError as error:
