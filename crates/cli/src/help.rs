@@ -361,8 +361,8 @@ mod tests {
         texts
     }
 
-    /// What the shell would give to the program: its words up to a pipe, a redirection or a comment, behind those
-    /// of whatever feeds it.
+    /// What the shell would give to the program: its words up to a pipe, a redirection or a comment, behind
+    /// those of whatever feeds it.
     #[track_caller]
     fn check_line(line: &str) {
         let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads this: {line}"));
