@@ -166,7 +166,14 @@ pub struct Cp {
     pub verbose: bool,
     /// Of an upload with -r, symbolic links: follow them, skip them with a warning, or refuse them with an
     /// error each
-    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = "Uploads")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Uploads"
+    )]
     pub symlinks: Symlinks,
     #[command(flatten)]
     pub filters: Filters,
