@@ -275,7 +275,7 @@ Examples:
 
 The floor is the best of plain blocking send(2) from memory, which the file is mapped to, and of sendfile(2), on 1, 2, 4 \
 and 8 connections, a thread each, with 1 MiB a call. It sends the same parts to the same URL as an upload that is begun \
-before the clock starts, and deletes them afterwards; it computes no checksums. All shapes run once, the three fastest \
+before the clock starts and completed when it has stopped; it computes no checksums. All shapes run once, the three fastest \
 twice more; the one with the best median then takes turns with flatout. Over https it is a bare tokio-rustls loop, a \
 thread for each connection.
 

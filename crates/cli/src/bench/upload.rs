@@ -56,9 +56,7 @@ impl Prepared for PutByEngine<'_> {
             Payload::File(path) => Source::File(path.clone()),
             Payload::Synthetic => Source::Synthetic(self.spec.bytes),
         };
-        let metadata = vec![(MARK.to_owned(), "true".to_owned())];
-        let options = ObjectOptions { metadata, ..ObjectOptions::default() };
-        let put = Put::new(self.location.clone(), source).with_options(options).with_part_records();
+        let put = Put::new(self.location.clone(), source).with_options(marked()).with_part_records();
         let (transfer, _armed) = stoppable(self.console, || self.client.put(put))?;
         let watch = transfer.watch();
         clock.sample(move || watch.progress().landed_bytes);
@@ -78,14 +76,14 @@ impl Prepared for PutByEngine<'_> {
 }
 
 /// What it is held against: the same parts to the same URL, without checksums. The upload is begun before the
-/// clock starts, and never completed.
+/// clock starts, and completed when it has stopped.
 pub struct PutByFloor<'a> {
     spec: &'a Spec,
     shape: FloorShape,
     tls: Option<FloorTls>,
     parts: Vec<OutgoingPart>,
     bytes: Option<FloorBytes>,
-    _begun: BegunUpload,
+    begun: BegunUpload,
     /// After what is aborted, so that no signal ends the process before.
     armed: CancelOnSignal,
 }
@@ -116,7 +114,7 @@ impl<'a> PutByFloor<'a> {
             request.write_head(&mut head);
             parts.push(OutgoingPart { head, range });
         }
-        Ok(PutByFloor { spec, shape, tls, parts, bytes: Some(bytes), _begun: begun, armed })
+        Ok(PutByFloor { spec, shape, tls, parts, bytes: Some(bytes), begun, armed })
     }
 }
 
@@ -136,34 +134,50 @@ impl Prepared for PutByFloor<'_> {
         };
         let sent_bytes = job.sent_bytes.clone();
         clock.sample(move || sent_bytes.load(Ordering::Relaxed));
-        let rows = send(&job, self.shape).map_err(|error| match error.kind() {
+        let sent = send(&job, self.shape).map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => Failure::interrupted("bench: interrupted"),
             _ => Failure::local("floor", self.spec.address, &error),
         })?;
         let elapsed = clock.stop(job.sent_bytes.load(Ordering::Relaxed));
+        let (rows, etags) = sent;
+        self.begun.complete(etags, self.spec.bytes)?;
         Ok(run(elapsed, rows, self.spec, RunNotes::of_the_floor(self.shape)))
     }
 }
 
-/// An upload that is aborted when this is dropped.
+/// An upload that is aborted when this is dropped, unless it was completed.
 struct BegunUpload {
     client: Client,
     location: Location,
     id: String,
+    is_completed: bool,
 }
 
 impl BegunUpload {
     fn begin(client: Client, location: Location) -> Result<BegunUpload, Failure> {
-        let id = client.begin_parts(&location)?;
-        Ok(BegunUpload { client, location, id })
+        let id = client.begin_parts(&location, marked())?;
+        Ok(BegunUpload { client, location, id, is_completed: false })
+    }
+
+    fn complete(&mut self, etags: Vec<String>, bytes: u64) -> Result<(), Failure> {
+        self.client.complete_parts(&self.location, &self.id, etags, bytes)?;
+        self.is_completed = true;
+        Ok(())
     }
 }
 
 impl Drop for BegunUpload {
     fn drop(&mut self) {
-        // Where that fails there is nothing more to be done about it.
-        let _ = self.client.abort_parts(&self.location, &self.id);
+        if !self.is_completed {
+            // Where that fails there is nothing more to be done about it.
+            let _ = self.client.abort_parts(&self.location, &self.id);
+        }
     }
+}
+
+fn marked() -> ObjectOptions {
+    let metadata = vec![(MARK.to_owned(), "true".to_owned())];
+    ObjectOptions { metadata, ..ObjectOptions::default() }
 }
 
 fn payload(spec: &Spec) -> Result<&Payload, Failure> {

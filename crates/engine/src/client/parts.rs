@@ -1,7 +1,11 @@
 //! An upload in parts that are sent without the engine: what plain loops in a measurement need of it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use flatout_wire::documents::DonePart;
 use flatout_wire::location::Location;
+use flatout_wire::object_options::ObjectOptions;
 use flatout_wire::request::Request;
 use flatout_wire::upload_answers;
 
@@ -12,15 +16,14 @@ use crate::base::error::{Error, ErrorKind};
 use crate::client::Client;
 
 impl Client {
-    /// Begins an upload in parts; its id. [`Client::abort_parts`] ends it.
+    /// Begins an upload in parts of an object that is stored with `options`; its id.
+    /// [`Client::complete_parts`] or [`Client::abort_parts`] ends it.
     ///
     /// # Errors
     /// A location that cannot be written to; the origin's refusal, or the network's.
-    pub fn begin_parts(&self, location: &Location) -> Result<String, Error> {
-        let begun = self.write(
-            location,
-            WriteStep::CreateUpload { stored_as: StoredAs::default().into(), algorithm: None },
-        );
+    pub fn begin_parts(&self, location: &Location, options: ObjectOptions) -> Result<String, Error> {
+        let stored_as = Arc::new(StoredAs { options, ..StoredAs::default() });
+        let begun = self.write(location, WriteStep::CreateUpload { stored_as, algorithm: None });
         let body = begun.map_err(|error| error.during("upload", location))?;
         upload_answers::parse_created(&body).map_err(|nonsense| {
             let cause = format!("the origin's answer names no upload: {nonsense}");
@@ -47,6 +50,27 @@ impl Client {
             self.shared.account.request(&operation, &signer)
         });
         request.map_err(|error| error.during("upload", location))
+    }
+
+    /// Makes the object of its parts, `bytes` in all: the ETags that the origin gave them, from part 1 on.
+    ///
+    /// # Errors
+    /// As [`Client::begin_parts`].
+    pub fn complete_parts(
+        &self,
+        location: &Location,
+        upload_id: &str,
+        etags: Vec<String>,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let part = |(number, etag)| DonePart { number, etag, checksum: None };
+        let step = WriteStep::Complete {
+            upload_id: upload_id.into(),
+            stored_as: Arc::default(),
+            whole: Content { bytes, checksum: None },
+            parts: (1..).zip(etags).map(part).collect(),
+        };
+        self.write(location, step).map(drop).map_err(|error| error.during("upload", location))
     }
 
     /// Deletes the parts of an upload, which is then forgotten.

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, ErrorKind, Put, Report, Source, Verified, upload_stream};
+use flatout_engine::{Client, Config, Error, ErrorKind, Put, Report, Source, Verified, upload_stream};
 use flatout_server::{Options, Origin, Store};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::range::Span;
+use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 use tempfile::TempDir;
 
@@ -370,24 +371,40 @@ fn what_is_left_of_another_file_or_forgotten_is_not_gone_on_from() {
 fn parts_can_be_sent_without_the_engine() {
     let buckets = Buckets::new();
     let client = buckets.client();
+    let begin = |location: &Location| client.begin_parts(location, ObjectOptions::default());
     for location in locations() {
-        let upload_id = client.begin_parts(&location).expect("it begins");
+        let upload_id = begin(&location).expect("it begins");
         let body = content(1000);
-        let request = client.signed_part(&location, &upload_id, 1, 1000).expect("it is signed");
-        let mut sent = Vec::new();
-        request.write_head(&mut sent);
-        sent.extend_from_slice(&body);
-        let mut connection = TcpStream::connect(buckets.origin.addresses()[0]).expect("a connection");
-        connection.write_all(&sent).expect("it is sent");
-        let mut answer = [0; 12];
-        connection.read_exact(&mut answer).expect("an answer");
-        assert_eq!(&answer, b"HTTP/1.1 200");
+        let etag = send_part(&buckets, &client.signed_part(&location, &upload_id, 1, 1000), &body);
         assert_eq!(buckets.parts_left(), 1);
+        client.complete_parts(&location, &upload_id, vec![etag], 1000).expect("it is completed");
+        assert_eq!((buckets.parts_left(), read(&client, &location, 1000)), (0, body));
+
+        let upload_id = begin(&location).expect("it begins");
         client.abort_parts(&location, &upload_id).expect("it is aborted");
         assert_eq!(buckets.parts_left(), 0);
         let error = client.abort_parts(&location, &upload_id).expect_err("it is gone");
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }
     let plain = Location::parse(&buckets.origin.url()).expect("a URL");
-    assert_eq!(client.begin_parts(&plain).expect_err("it is plain").kind(), ErrorKind::Unsupported);
+    assert_eq!(begin(&plain).expect_err("it is plain").kind(), ErrorKind::Unsupported);
+}
+
+/// Sends it as it is; the ETag in the answer.
+fn send_part(buckets: &Buckets, request: &Result<Request, Error>, body: &[u8]) -> String {
+    let mut sent = Vec::new();
+    request.as_ref().expect("it is signed").write_head(&mut sent);
+    sent.extend_from_slice(body);
+    let mut connection = TcpStream::connect(buckets.origin.addresses()[0]).expect("a connection");
+    connection.write_all(&sent).expect("it is sent");
+    let mut answer = Vec::new();
+    loop {
+        let mut more = [0; 4096];
+        let received = connection.read(&mut more).expect("an answer");
+        answer.extend_from_slice(&more[..received]);
+        if let Some((head, _)) = flatout_wire::head::parse(&answer, Method::Put).expect("an answer") {
+            assert_eq!(head.status, 200);
+            return head.etag.expect("an ETag");
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! The floor of uploads: parts that plain blocking calls send, a thread for each connection.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use flatout_wire::head::{self, Body};
@@ -62,17 +63,20 @@ impl FloorBytes {
     }
 }
 
-/// Sends everything once. Rows come in no order.
-pub fn send(job: &UploadJob, shape: FloorShape) -> io::Result<Vec<PartTiming>> {
-    let next = AtomicUsize::new(0);
-    on_threads(shape.connections, |number| {
-        let sent = Connection::open(job, shape, number).and_then(|mut connection| connection.drive(&next));
+/// Sends everything once. Rows come in no order, the ETags of the parts in theirs.
+pub fn send(job: &UploadJob, shape: FloorShape) -> io::Result<(Vec<PartTiming>, Vec<String>)> {
+    let (next, etags) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let rows = on_threads(shape.connections, |number| {
+        let connection = Connection::open(job, shape, number, &etags);
+        let sent = connection.and_then(|mut connection| connection.drive(&next));
         if sent.is_err() {
             // The others need not go on.
             next.fetch_max(job.parts.len(), Ordering::Relaxed);
         }
         sent
-    })
+    })?;
+    let etags = etags.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((rows, etags.into_values().collect()))
 }
 
 struct Connection<'a> {
@@ -81,12 +85,19 @@ struct Connection<'a> {
     number: u32,
     socket: PartSocket,
     head: Vec<u8>,
+    /// By the number of the part.
+    etags: &'a Mutex<BTreeMap<usize, String>>,
 }
 
-impl Connection<'_> {
-    fn open(job: &UploadJob, shape: FloorShape, number: u32) -> io::Result<Connection<'_>> {
+impl<'a> Connection<'a> {
+    fn open(
+        job: &'a UploadJob,
+        shape: FloorShape,
+        number: u32,
+        etags: &'a Mutex<BTreeMap<usize, String>>,
+    ) -> io::Result<Connection<'a>> {
         let socket = PartSocket::open(job)?;
-        Ok(Connection { job, shape, number, socket, head: Vec::new() })
+        Ok(Connection { job, shape, number, socket, head: Vec::new(), etags })
     }
 
     fn drive(&mut self, next: &AtomicUsize) -> io::Result<Vec<PartTiming>> {
@@ -100,7 +111,7 @@ impl Connection<'_> {
             let start_s = self.job.start.elapsed().as_secs_f64();
             self.socket.write(&part.head)?;
             self.send_body(&part.range)?;
-            if !self.receive_answer()? {
+            if !self.receive_answer(index)? {
                 self.socket = PartSocket::open(self.job)?;
             }
             let end_s = self.job.start.elapsed().as_secs_f64();
@@ -143,7 +154,7 @@ impl Connection<'_> {
     }
 
     /// Returns whether the connection may be used again.
-    fn receive_answer(&mut self) -> io::Result<bool> {
+    fn receive_answer(&mut self, index: usize) -> io::Result<bool> {
         self.head.clear();
         loop {
             let before = self.head.len();
@@ -159,6 +170,8 @@ impl Connection<'_> {
             if head.status != 200 {
                 return Err(io::Error::other(format!("the origin answered a part with {}", head.status)));
             }
+            let etag = head.etag.ok_or_else(|| io::Error::other("the origin gave a part no ETag"))?;
+            self.etags.lock().unwrap_or_else(PoisonError::into_inner).insert(index, etag);
             // The answer to a part has no body; after one that has, another connection is opened.
             let is_empty = matches!(head.body, Body::Length(0)) && length == self.head.len();
             return Ok(head.keep_alive && is_empty);
