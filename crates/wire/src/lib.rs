@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acs_sign;
+pub mod body_checksum;
 pub mod checksum;
 pub mod chunked;
 pub mod copy_source;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use flatout_wire::body_checksum::BodyChecksum;
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::copy_source::{CopySource, Directives};
 use flatout_wire::documents::{self, DonePart};
@@ -81,7 +82,7 @@ pub(crate) struct StoredAs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Content {
     pub(crate) bytes: u64,
-    pub(crate) checksum: Option<(Algorithm, u64)>,
+    pub(crate) checksum: Option<BodyChecksum>,
 }
 
 impl Write {
@@ -127,7 +128,8 @@ impl Write {
             }
             WriteStep::Part { upload_id, number, .. } => s3.upload_part(bucket, key, upload_id, *number),
             WriteStep::Complete { upload_id, stored_as, whole, .. } => {
-                s3.complete_upload(bucket, key, upload_id, &stored_as.condition, whole.checksum, whole.bytes)
+                let checksum = whole.checksum.and_then(BodyChecksum::crc);
+                s3.complete_upload(bucket, key, upload_id, &stored_as.condition, checksum, whole.bytes)
             }
             WriteStep::ListParts { upload_id, marker } => s3.list_parts(bucket, key, upload_id, *marker),
             WriteStep::Abort { upload_id } => s3.abort_upload(bucket, key, upload_id),
@@ -148,10 +150,8 @@ impl Write {
             WriteStep::DeleteBucket => s3.delete_bucket(bucket),
         };
         let checksum = self.content().and_then(|content| content.checksum);
-        if let Some((algorithm, value)) = checksum
-            && let Some(name) = algorithm.header()
-        {
-            request.set(name, algorithm.encode(value));
+        if let Some((name, value)) = checksum.and_then(BodyChecksum::header) {
+            request.set(name, value);
         }
         self.set_length(&mut request);
         request

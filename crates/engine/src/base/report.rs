@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::{Checksum, Head};
 
@@ -85,6 +86,9 @@ pub struct Tails {
 pub enum Verified {
     /// The whole object has the checksum that the origin states.
     Whole(Algorithm),
+    /// The ETag that the origin gave an object that was sent is the MD5 of its bytes, or follows from those
+    /// of its parts.
+    Md5,
     /// Nothing was verified, and why.
     None(&'static str),
 }
@@ -93,6 +97,7 @@ impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verified::Whole(algorithm) => f.write_str(algorithm.name()),
+            Verified::Md5 => f.write_str(ChecksumForm::Md5.name()),
             Verified::None(reason) => write!(f, "none: {reason}"),
         }
     }

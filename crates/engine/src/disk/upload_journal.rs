@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   flatout upload 1                                             a line each, and a checksum behind it
-//!   begun ORIGIN URL DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES ALGORITHM UPLOAD_ID
-//!   part NUMBER BYTES CRC ETAG
+//!   begun ORIGIN URL DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES FORM UPLOAD_ID
+//!   part NUMBER BYTES FORM:CHECKSUM ETAG
 //! ```
 //! It is believed only where the origin says so, too: a part counts when the origin lists it.
 
@@ -14,10 +14,14 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use rustix::fs::FlockOperation;
 
 const HEAD: &str = "flatout upload 1";
+/// In place of a form, and of a checksum, where nothing is verified.
+const NO_FORM: &str = "none";
+const NO_CHECKSUM: &str = "none:0";
 /// As long as 10,000 parts with ETags of any length take, and more.
 const BYTES_MAX: u64 = 16 << 20;
 
@@ -47,7 +51,8 @@ pub(crate) struct UploadIdentity {
 pub(crate) struct BegunUpload {
     pub(crate) identity: UploadIdentity,
     pub(crate) part_bytes: u64,
-    pub(crate) algorithm: Option<Algorithm>,
+    /// How each part is hashed.
+    pub(crate) form: Option<ChecksumForm>,
     pub(crate) upload_id: String,
 }
 
@@ -57,7 +62,7 @@ pub(crate) struct SentPart {
     /// From 1.
     pub(crate) number: u32,
     pub(crate) bytes: u64,
-    pub(crate) checksum: Option<(Algorithm, u64)>,
+    pub(crate) checksum: Option<BodyChecksum>,
     pub(crate) etag: String,
 }
 
@@ -111,9 +116,9 @@ impl UploadJournal {
 
     /// Notes a part. Where that fails, it is sent again by the next run.
     pub(crate) fn on_accepted(&self, part: &SentPart) {
-        let (algorithm, crc) = part.checksum.map_or(("none", 0), |(algorithm, crc)| (algorithm.name(), crc));
+        let checksum = part.checksum.map_or(NO_CHECKSUM.to_owned(), BodyChecksum::word);
         let SentPart { number, bytes, etag, .. } = part;
-        let words = format!("part {number} {bytes} {algorithm}:{crc:x} {}", escaped(etag));
+        let words = format!("part {number} {bytes} {checksum} {}", escaped(etag));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = file.write_all(line(&words).as_bytes());
     }
@@ -133,12 +138,12 @@ impl UploadJournal {
 }
 
 fn begun_words(begun: &BegunUpload) -> String {
-    let BegunUpload { identity, part_bytes, algorithm, upload_id } = begun;
+    let BegunUpload { identity, part_bytes, form, upload_id } = begun;
     let UploadIdentity { origin, location, file } = identity;
     let FileIdentity { device, inode, bytes, modified_ns, changed_ns } = file;
-    let algorithm = algorithm.map_or("none", Algorithm::name);
+    let form = form.map_or(NO_FORM, ChecksumForm::name);
     format!(
-        "begun {} {} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {algorithm} {}",
+        "begun {} {} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {form} {}",
         escaped(origin),
         escaped(location),
         escaped(upload_id)
@@ -178,8 +183,7 @@ fn parse(text: &[u8]) -> Option<EarlierUpload> {
 }
 
 fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
-    let ["begun", origin, location, device, inode, bytes, modified, changed, part_bytes, algorithm, id] =
-        words
+    let ["begun", origin, location, device, inode, bytes, modified, changed, part_bytes, form, id] = words
     else {
         return None;
     };
@@ -191,17 +195,16 @@ fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
         changed_ns: changed.parse().ok()?,
     };
     let identity = UploadIdentity { origin: unescaped(origin)?, location: unescaped(location)?, file };
-    let algorithm = if *algorithm == "none" { None } else { Some(named(algorithm)?) };
+    let form = if *form == NO_FORM { None } else { Some(ChecksumForm::named(form)?) };
     let part_bytes = part_bytes.parse().ok().filter(|bytes| *bytes > 0)?;
-    Some(BegunUpload { identity, part_bytes, algorithm, upload_id: unescaped(id)? })
+    Some(BegunUpload { identity, part_bytes, form, upload_id: unescaped(id)? })
 }
 
 fn parse_part(words: &[&str]) -> Option<SentPart> {
     let ["part", number, bytes, checksum, etag] = words else { return None };
-    let (algorithm, crc) = checksum.split_once(':')?;
-    let checksum = match algorithm {
-        "none" => None,
-        name => Some((named(name)?, u64::from_str_radix(crc, 16).ok()?)),
+    let checksum = match *checksum {
+        NO_CHECKSUM => None,
+        word => Some(BodyChecksum::from_word(word)?),
     };
     Some(SentPart {
         number: number.parse().ok()?,
@@ -209,10 +212,6 @@ fn parse_part(words: &[&str]) -> Option<SentPart> {
         checksum,
         etag: unescaped(etag)?,
     })
-}
-
-fn named(name: &str) -> Option<Algorithm> {
-    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
 }
 
 #[cfg(test)]
@@ -225,13 +224,13 @@ mod tests {
         BegunUpload {
             identity: UploadIdentity { origin, location, file },
             part_bytes: 8 << 20,
-            algorithm: Some(Algorithm::Crc64Nvme),
+            form: Some(ChecksumForm::Crc(Algorithm::Crc64Nvme)),
             upload_id: upload_id.into(),
         }
     }
 
     fn part(number: u32) -> SentPart {
-        let checksum = Some((Algorithm::Crc64Nvme, 0xfedc_ba98_7654_3210));
+        let checksum = Some(BodyChecksum::Crc(Algorithm::Crc64Nvme, 0xfedc_ba98_7654_3210));
         SentPart { number, bytes: 8 << 20, checksum, etag: format!("\"etag {number}\"") }
     }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use flatout_settings::Settings;
-use flatout_wire::checksum::Algorithm;
+use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::endpoint::Endpoint;
 
 use crate::api::refusal::Failure;
@@ -359,12 +359,12 @@ impl Gate {
     }
 
     /// What the origin is to compare an upload with; nothing where it takes no checksum.
-    pub(crate) fn upload_checksum(&self) -> Option<Algorithm> {
+    pub(crate) fn upload_checksum(&self) -> Option<ChecksumForm> {
         self.upload_checksum.get()
     }
 
     /// The origin refused that form of a checksum: whether there is another one to try.
-    pub(crate) fn on_checksum_refused(&self, tried: Algorithm) -> bool {
+    pub(crate) fn on_checksum_refused(&self, tried: ChecksumForm) -> bool {
         self.upload_checksum.on_refused(tried)
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use flatout_wire::checksum::{Algorithm, Hasher};
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 
 use crate::base::error::Error;
 use crate::source::body::OutgoingBody;
@@ -91,17 +91,17 @@ impl OpenSource {
 /// A file that cannot be read, or is shorter than it was.
 pub(crate) fn checksum(
     body: &OutgoingBody<'_>,
-    algorithm: Algorithm,
+    form: ChecksumForm,
     scratch: &mut [u8],
-) -> Result<u64, Error> {
-    let mut hasher = Hasher::new(algorithm);
+) -> Result<BodyChecksum, Error> {
+    let mut hasher = form.hasher();
     let mut at = 0;
     while at < body.bytes() {
         let piece = body.piece(at, scratch)?;
         hasher.update(piece);
         at += piece.len() as u64;
     }
-    Ok(hasher.value())
+    Ok(hasher.finish())
 }
 
 /// Bytes that no proxy or disk on the way makes fewer of.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flatout_settings::format_size;
+use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::checksum::{Algorithm, Powers};
 use tokio::sync::Notify;
 
@@ -26,12 +27,19 @@ use crate::transfer::put::Put;
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::{ActiveTransfer, Running};
 use flatout_policy::queue::Priority;
+use flatout_policy::upload::{OBJECT_MOST, PARTS_MOST};
 
 const LEFT_PARTS: &str =
     "parts that were sent could not be deleted: they take space until the upload is aborted";
 
 /// Less than that is sent anew as quickly as it is asked for.
 const KEPT_FROM: u64 = 64 << 20;
+
+fn too_long(bytes: u64) -> Error {
+    let (bytes, most) = (format_size(bytes), format_size(OBJECT_MOST));
+    let cause = format!("it has {bytes}, and an object has {most} at most: {PARTS_MOST} parts of 5GiB");
+    Error::new(ErrorKind::Usage, cause).with_hint("cut it into pieces, as split(1) does, and send each")
+}
 
 /// A put on its way: what its shards share.
 pub(crate) struct Upload {
@@ -71,7 +79,7 @@ pub(crate) struct Stored {
 pub(crate) struct PartsUpload {
     pub(crate) upload_id: Arc<str>,
     /// What each part is hashed with.
-    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) form: Option<ChecksumForm>,
     /// How long each part but the last is, and how long all are; nothing of a stream.
     sizes: Option<(u64, u64)>,
     /// Numbers of the parts that are to be sent, and how many of these have been taken.
@@ -87,14 +95,16 @@ pub(crate) struct Parts {
     /// In order.
     pub(crate) parts: Vec<SentPart>,
     pub(crate) bytes: u64,
-    /// Of the whole, where each part has one.
-    pub(crate) checksum: Option<(Algorithm, u64)>,
+    /// The CRC of the whole, where each part has one.
+    pub(crate) crc: Option<(Algorithm, u64)>,
+    /// Whether the ETag of each part is the MD5 of what was sent.
+    pub(crate) are_by_md5: bool,
 }
 
 impl PartsUpload {
     pub(crate) fn new(
         upload_id: String,
-        algorithm: Option<Algorithm>,
+        form: Option<ChecksumForm>,
         sizes: Option<(u64, u64)>,
         kept: Vec<SentPart>,
     ) -> PartsUpload {
@@ -103,7 +113,7 @@ impl PartsUpload {
         missing.retain(|number| kept.iter().all(|part| part.number != *number));
         PartsUpload {
             upload_id: upload_id.into(),
-            algorithm,
+            form,
             sizes,
             missing,
             next: AtomicUsize::new(0),
@@ -150,16 +160,18 @@ impl PartsUpload {
     pub(crate) fn conclude(&self) -> Parts {
         let mut parts = std::mem::take(&mut *self.done());
         parts.sort_unstable_by_key(|part| part.number);
-        let checksum = self.algorithm.and_then(|algorithm| {
+        let crc = self.form.and_then(ChecksumForm::crc).and_then(|algorithm| {
             let mut powers = Powers::new(algorithm);
             let mut whole = None;
             for part in &parts {
-                let (_, sum) = part.checksum?;
+                let (_, sum) = part.checksum?.crc()?;
                 whole = Some(whole.map_or(sum, |before| powers.combine(before, sum, part.bytes)));
             }
             Some((algorithm, whole?))
         });
-        Parts { bytes: parts.iter().map(|part| part.bytes).sum(), checksum, parts }
+        let is_by_md5 = |part: &SentPart| part.checksum.is_some_and(|sum| sum.is_etag(&part.etag));
+        let (bytes, are_by_md5) = (parts.iter().map(|part| part.bytes).sum(), parts.iter().all(is_by_md5));
+        Parts { parts, bytes, crc, are_by_md5 }
     }
 
     fn done(&self) -> MutexGuard<'_, Vec<SentPart>> {
@@ -176,6 +188,9 @@ impl Upload {
         let name = put.location.to_string();
         let TransferOptions { verify, resume } = resources.care;
         let source = OpenSource::open(put.source)?;
+        if source.bytes().is_some_and(|bytes| bytes > OBJECT_MOST) {
+            return Err(too_long(source.bytes().unwrap_or(0)).during("upload", &name));
+        }
         let mut transfer = ActiveTransfer::new(name, resources);
         transfer.records = put.record_parts.then(Mutex::default);
         transfer.end = End::new(put.on_end);

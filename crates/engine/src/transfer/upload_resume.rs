@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use flatout_wire::checksum::Algorithm;
+use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::head::quoted;
 use flatout_wire::upload_answers::{self, ListedPart};
 
@@ -30,7 +30,7 @@ pub(super) async fn go_on<'a>(
     let fresh = hold.journal.set(journal).is_ok();
     assert!(fresh, "a journal is opened once");
     let Some(EarlierUpload { begun, parts: noted }) = earlier else { return Ok(None) };
-    let is_same = begun.identity == identity && begun.algorithm.is_some() == hold.verify;
+    let is_same = begun.identity == identity && begun.form.is_some() == hold.verify;
     if !is_same {
         let _ = hold
             .resume_note
@@ -66,7 +66,7 @@ pub(super) async fn go_on<'a>(
     hold.resumed_bytes.store(kept_bytes, Ordering::Relaxed);
     hold.transfer.counters.checked_bytes.fetch_add(kept_bytes, Ordering::Relaxed);
     let sizes = Some((begun.part_bytes, bytes));
-    let parts = PartsUpload::new(begun.upload_id, begun.algorithm, sizes, kept);
+    let parts = PartsUpload::new(begun.upload_id, begun.form, sizes, kept);
     let fresh = hold.parts.set(parts).is_ok();
     assert!(fresh, "an upload begins once");
     Ok(hold.parts.get())
@@ -119,7 +119,7 @@ impl Upload {
         &self,
         shard: &Shard,
         upload_id: &str,
-        algorithm: Option<Algorithm>,
+        form: Option<ChecksumForm>,
         sizes: Option<(u64, u64)>,
     ) {
         let (Some(journal), Some(identity), Some((part_bytes, _))) =
@@ -127,7 +127,7 @@ impl Upload {
         else {
             return;
         };
-        let begun = BegunUpload { identity, part_bytes, algorithm, upload_id: upload_id.to_owned() };
+        let begun = BegunUpload { identity, part_bytes, form, upload_id: upload_id.to_owned() };
         if journal.begin(&begun).is_err() {
             journal.remove();
         }

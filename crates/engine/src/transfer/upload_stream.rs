@@ -15,7 +15,8 @@ use crate::transfer::upload_workers::{begin, complete, hashed, put, send_part, w
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
-/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full.
+/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer has
+/// no more of them that are empty: what it reads from may need memory, too.
 const ROOMS_AHEAD: u32 = 2;
 
 /// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by
@@ -33,7 +34,8 @@ pub(super) async fn lead_stream(
     loop {
         let accepted = parts.map_or(0, PartsUpload::accepted_count);
         let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
-        let may_give = given - accepted < most && given < PARTS_MOST;
+        let may_give =
+            given - accepted < most && given - taken < u64::from(ROOMS_AHEAD) && given < PARTS_MOST;
         let room_bytes = stream_part_bytes(given + 1, asked, part_most);
         let next = tokio::select! {
             biased;
@@ -107,8 +109,8 @@ async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledR
         worker.transfer.join_shard(shard.number);
         let sent = async {
             let body = OutgoingBody::Bytes(room.content());
-            let algorithm = worker.parts.get().and_then(|parts| parts.algorithm);
-            let sum = hashed(&shard, &body, algorithm)?;
+            let form = worker.parts.get().and_then(|parts| parts.form);
+            let sum = hashed(&shard, &body, form)?;
             send_part(&shard, &worker, number, (&body, sum), slot).await.map(drop)
         };
         run_until_stopped(&*worker, sent).await;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::{Coverage, Head};
@@ -41,6 +42,8 @@ use flatout_policy::queue::Priority;
 use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::Attempts;
 use flatout_policy::upload::part_bytes;
+
+const NOT_STATED: &str = "not stated by the origin";
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
@@ -126,16 +129,16 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
     let (mut form, mut sum) = (None, None);
     let mut slot = Some(upload.transfer.slots.acquire().await);
     loop {
-        let algorithm = upload.algorithm();
-        if form != Some(algorithm) {
-            sum = hashed(shard, body, algorithm)?;
-            form = Some(algorithm);
+        let asked = upload.form();
+        if form != Some(asked) {
+            sum = hashed(shard, body, asked)?;
+            form = Some(asked);
         }
         let content = Content { bytes: body.bytes(), checksum: sum };
         let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
         let failure = match send(shard, upload, step, Some(body)).await {
             Ok((head, _)) => {
-                let verified = verified(&head, sum, "object")?;
+                let (verified, _) = upload.verified(shard, body, &head, sum, "object")?;
                 upload.on_stored(Stored {
                     version: Version::of(&head, Some(content.bytes)),
                     bytes: content.bytes,
@@ -145,7 +148,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
             }
             Err(failure) => failure,
         };
-        if upload.steps_down(&failure, algorithm) {
+        if upload.steps_down(&failure, asked) {
             continue;
         }
         // An answer that was lost may have been the one that told of the object.
@@ -184,9 +187,9 @@ pub(super) async fn begin<'a>(
     let (owner, on) = (hold.clone(), shard.clone());
     let begun = tokio::task::spawn_local(async move {
         let created = create(&on, &owner).await;
-        let (upload_id, algorithm) = created?;
-        owner.note_begun(&on, &upload_id, algorithm, sizes);
-        let fresh = owner.parts.set(PartsUpload::new(upload_id, algorithm, sizes, Vec::new())).is_ok();
+        let (upload_id, form) = created?;
+        owner.note_begun(&on, &upload_id, form, sizes);
+        let fresh = owner.parts.set(PartsUpload::new(upload_id, form, sizes, Vec::new())).is_ok();
         assert!(fresh, "an upload begins once");
         if owner.transfer.is_stopped() {
             abort(&on, &owner).await;
@@ -199,17 +202,17 @@ pub(super) async fn begin<'a>(
     Ok(hold.parts.get().expect("it has begun"))
 }
 
-async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<Algorithm>), Error> {
+async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<ChecksumForm>), Error> {
     loop {
-        let algorithm = upload.algorithm();
-        let told = algorithm.filter(|_| upload.dialect() == Dialect::S3);
+        let form = upload.form();
+        let told = form.and_then(ChecksumForm::crc).filter(|_| upload.dialect() == Dialect::S3);
         let step = WriteStep::CreateUpload { stored_as: upload.stored_as.clone(), algorithm: told };
         match call_whole(shard, upload.operation(step)).await {
             Ok((_, body)) => {
                 let upload_id = upload_answers::parse_created(&body);
-                return Ok((upload_id.map_err(|nonsense| nonsensical("upload id", &nonsense))?, algorithm));
+                return Ok((upload_id.map_err(|nonsense| nonsensical("upload id", &nonsense))?, form));
             }
-            Err(failure) if upload.steps_down(&failure, algorithm) => {}
+            Err(failure) if upload.steps_down(&failure, form) => {}
             Err(failure) => return Err(upload.explained(failure)),
         }
     }
@@ -229,7 +232,7 @@ async fn work(
             None => upload.transfer.slots.acquire().await,
         };
         let Some((number, range)) = parts.take() else { break };
-        let sum = hashed_aside(shard, upload, parts.algorithm, &range).await?;
+        let sum = hashed_aside(shard, upload, upload.form_of_part(parts), &range).await?;
         let body = upload.source.body(&range);
         let slot_of_part = send_part(shard, upload, number, (&body, sum), with).await?;
         let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
@@ -246,7 +249,7 @@ pub(super) async fn send_part(
     shard: &Rc<Shard>,
     upload: &Upload,
     number: u32,
-    (body, sum): (&OutgoingBody<'_>, Option<(Algorithm, u64)>),
+    (body, sum): (&OutgoingBody<'_>, Option<BodyChecksum>),
     slot: Slot,
 ) -> Result<Option<Slot>, Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
@@ -262,7 +265,7 @@ pub(super) async fn send_part(
             Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
         }
     };
-    verified(&head, sum, "part")?;
+    let (_, sum) = upload.verified(shard, body, &head, sum, "part")?;
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
@@ -301,12 +304,14 @@ pub(super) async fn wait_for_parts(parts: &PartsUpload, count: u64) {
 /// the upload by then, the object tells whether it is ours.
 pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
     upload.source.check_unchanged()?;
-    let Parts { parts, bytes, checksum } = begun.conclude();
-    let content = Content { bytes, checksum };
+    let Parts { parts, bytes, crc, are_by_md5 } = begun.conclude();
+    let content =
+        Content { bytes, checksum: crc.map(|(algorithm, value)| BodyChecksum::Crc(algorithm, value)) };
+    let etag = documents::etag_of_parts(parts.iter().map(|part| &*part.etag));
     let named = |part: &SentPart| DonePart {
         number: part.number,
         etag: part.etag.clone(),
-        checksum: part.checksum.filter(|_| upload.dialect() == Dialect::S3),
+        checksum: part.checksum.and_then(BodyChecksum::crc).filter(|_| upload.dialect() == Dialect::S3),
     };
     let step = WriteStep::Complete {
         upload_id: begun.upload_id.clone(),
@@ -318,7 +323,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
         Ok(answer) => answer,
         Err(failure) => {
             let is_lost = matches!(failure.status, None | Some(404 | 412));
-            if is_lost && is_there(shard, upload, content, Some(&parts)).await {
+            if is_lost && is_there(shard, upload, content, etag.as_deref()).await {
                 return Ok(());
             }
             return Err(upload.explained(failure));
@@ -329,7 +334,11 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let mut head = head;
     head.etag = Some(completed.etag);
     head.checksums.extend(completed.checksums);
-    let verified = verified(&head, checksum, "object")?;
+    let is_by_md5 = are_by_md5 && etag.is_some() && head.etag == etag;
+    let verified = match verified(&head, content.checksum, "object")? {
+        Verified::None(_) if is_by_md5 => Verified::Md5,
+        verified => verified,
+    };
     upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
     upload.forget_journal();
     Ok(())
@@ -337,16 +346,15 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
 
 /// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
 /// from those of its parts. If so, the upload is done.
-async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, parts: Option<&[SentPart]>) -> bool {
+async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, etag: Option<&str>) -> bool {
     let Ok((head, _)) = call_whole(shard, Operation::Head(upload.target.clone())).await else { return false };
     if head.content_length != Some(content.bytes) {
         return false;
     }
     let by_checksum = verified(&head, content.checksum, "object").ok();
-    let expected = parts.and_then(|parts| documents::etag_of_parts(parts.iter().map(|part| &*part.etag)));
-    let by_etag = expected.is_some() && head.etag.as_deref() == expected.as_deref();
+    let by_etag = etag.is_some() && head.etag.as_deref() == etag;
     let verified = match by_checksum {
-        Some(verified @ Verified::Whole(_)) => verified,
+        Some(verified @ (Verified::Whole(_) | Verified::Md5)) => verified,
         Some(verified) if by_etag => verified,
         _ => return false,
     };
@@ -421,22 +429,22 @@ async fn wait_or_give_up(
 async fn hashed_aside(
     shard: &Rc<Shard>,
     upload: &Arc<Upload>,
-    algorithm: Option<Algorithm>,
+    form: Option<ChecksumForm>,
     range: &Range<u64>,
-) -> Result<Option<(Algorithm, u64)>, Error> {
-    let Some(algorithm) = algorithm else { return Ok(None) };
+) -> Result<Option<BodyChecksum>, Error> {
+    let Some(form) = form else { return Ok(None) };
     let (tell, told) = tokio::sync::oneshot::channel();
     let (owner, part) = (upload.clone(), range.clone());
     shard.shared.hashing.run(move || {
         let mut scratch = vec![0; RECEIVE_BYTES];
-        let sum = checksum(&owner.source.body(&part), algorithm, &mut scratch);
+        let sum = checksum(&owner.source.body(&part), form, &mut scratch);
         // The upload may have been stopped meanwhile.
         let _ = tell.send(sum);
     });
     match told.await {
-        Ok(sum) => Ok(Some((algorithm, sum?))),
+        Ok(sum) => sum.map(Some),
         // No thread could be had.
-        Err(_) => hashed(shard, &upload.source.body(range), Some(algorithm)),
+        Err(_) => hashed(shard, &upload.source.body(range), Some(form)),
     }
 }
 
@@ -444,22 +452,25 @@ async fn hashed_aside(
 pub(super) fn hashed(
     shard: &Shard,
     body: &OutgoingBody<'_>,
-    algorithm: Option<Algorithm>,
-) -> Result<Option<(Algorithm, u64)>, Error> {
+    form: Option<ChecksumForm>,
+) -> Result<Option<BodyChecksum>, Error> {
     let mut scratch = shard.scratch.borrow_mut();
-    let hash = |algorithm| Ok((algorithm, checksum(body, algorithm, scratch.as_mut_slice())?));
-    algorithm.map(hash).transpose()
+    form.map(|form| checksum(body, form, scratch.as_mut_slice())).transpose()
 }
 
 /// What the origin says of the checksum of what it has.
-fn verified(head: &Head, sent: Option<(Algorithm, u64)>, what: &str) -> Result<Verified, Error> {
-    let Some((algorithm, sent)) = sent else { return Ok(Verified::None("switched off")) };
+fn verified(head: &Head, sent: Option<BodyChecksum>, what: &str) -> Result<Verified, Error> {
+    let Some(sent) = sent else { return Ok(Verified::None("switched off")) };
+    let Some((algorithm, sent)) = sent.crc() else {
+        let is_etag = head.etag.as_deref().is_some_and(|etag| sent.is_etag(etag));
+        return Ok(if is_etag { Verified::Md5 } else { Verified::None(NOT_STATED) });
+    };
     let stated = head
         .checksums
         .iter()
         .find(|checksum| checksum.algorithm == algorithm && matches!(checksum.kind, Coverage::Full));
     match stated {
-        None => Ok(Verified::None("not stated by the origin")),
+        None => Ok(Verified::None(NOT_STATED)),
         Some(stated) if stated.value == sent => Ok(Verified::Whole(algorithm)),
         Some(stated) => {
             let (name, stated, sent) =
@@ -471,21 +482,60 @@ fn verified(head: &Head, sent: Option<(Algorithm, u64)>, what: &str) -> Result<V
     }
 }
 
+/// Whether the ETag may be an MD5.
+fn is_md5(etag: &str) -> bool {
+    let digits = etag.trim_matches('"');
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 pub(crate) fn nonsensical(what: &str, nonsense: &dyn std::fmt::Display) -> Error {
     let error = Error::new(ErrorKind::Network, format!("the answer has no {what}: {nonsense}"));
     error.with_hint("does this endpoint speak the protocol of the URL?")
 }
 
 impl Upload {
-    /// What is hashed now: what S3 is asked to compare, or what OSS states.
-    fn algorithm(&self) -> Option<Algorithm> {
+    /// How bodies are hashed: as S3 is asked to compare, or as OSS states it.
+    fn form(&self) -> Option<ChecksumForm> {
         if !self.verify {
             return None;
         }
         match self.dialect() {
-            Dialect::Oss => Some(Algorithm::Crc64Xz),
+            Dialect::Oss => Some(ChecksumForm::Crc(Algorithm::Crc64Xz)),
             Dialect::S3 | Dialect::Plain => self.transfer.gate.upload_checksum(),
         }
+    }
+
+    /// How the next part is hashed. An origin that overlooked the CRC of a part is not told that of another.
+    fn form_of_part(&self, parts: &PartsUpload) -> Option<ChecksumForm> {
+        parts.form.map(|begun| if self.form() == Some(begun) { begun } else { ChecksumForm::Md5 })
+    }
+
+    /// What the origin says of a body that it has taken, and what the body was hashed to in the end: where
+    /// the origin overlooks CRCs, its ETag tells, which is the MD5 unless a key service encrypted the object.
+    fn verified(
+        &self,
+        shard: &Shard,
+        body: &OutgoingBody<'_>,
+        head: &Head,
+        sum: Option<BodyChecksum>,
+        what: &str,
+    ) -> Result<(Verified, Option<BodyChecksum>), Error> {
+        let verified = verified(head, sum, what)?;
+        let Some(crc) = sum.filter(|sum| sum.crc().is_some() && verified == Verified::None(NOT_STATED))
+        else {
+            return Ok((verified, sum));
+        };
+        if self.dialect() == Dialect::S3 {
+            self.transfer.gate.on_checksum_refused(crc.form());
+        }
+        if !head.etag.as_deref().is_some_and(is_md5) {
+            return Ok((verified, sum));
+        }
+        let md5 = hashed(shard, body, Some(ChecksumForm::Md5))?;
+        Ok(match self::verified(head, md5, what)? {
+            Verified::Md5 => (Verified::Md5, md5),
+            _ => (verified, sum),
+        })
     }
 
     /// OSS is told no checksum: it states its own.
@@ -497,19 +547,19 @@ impl Upload {
     }
 
     /// Whether the origin refused the form of the checksum, so that another one is tried.
-    fn steps_down(&self, failure: &Failure, algorithm: Option<Algorithm>) -> bool {
+    fn steps_down(&self, failure: &Failure, tried: Option<ChecksumForm>) -> bool {
         if self.dialect() != Dialect::S3 {
             return false;
         }
         let words = failure.error.cause().to_ascii_lowercase();
-        let is_about_checksums = words.contains("checksum") || words.contains("crc64");
+        let is_about_checksums = ["checksum", "crc64", "md5"].iter().any(|word| words.contains(word));
         let is_mismatch = words.contains("mismatch") || words.contains("not match");
         let is_refused = match failure.status {
             Some(400) => is_about_checksums && !is_mismatch,
             Some(status) => status == 501,
             None => false,
         };
-        is_refused && algorithm.is_some_and(|tried| self.transfer.gate.on_checksum_refused(tried))
+        is_refused && tried.is_some_and(|tried| self.transfer.gate.on_checksum_refused(tried))
     }
 
     /// The failure of a request as the caller should read it.

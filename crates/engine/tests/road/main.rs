@@ -1,6 +1,7 @@
 //! The road of a get against an origin that does right and wrong: each test states what the caller must see.
 
 mod bad_days;
+mod checksums;
 mod conditions;
 mod ends;
 mod formats;

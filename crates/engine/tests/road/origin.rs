@@ -1,7 +1,7 @@
 //! An origin that does what a test tells it to, right or wrong: a thread per connection, requests in, bytes
 //! out.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,7 @@ pub struct Asked {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Asked {
@@ -91,21 +92,27 @@ impl Drop for Origin {
 }
 
 fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) {
-    let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut stream = stream;
     loop {
+        let mut lines = reader.by_ref().lines();
         let Some(Ok(first)) = lines.next() else { return };
         let mut words = first.split(' ').map(String::from);
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let headers = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty());
-        let headers = headers
+        let headers: Vec<(String, String)> = headers
             .filter_map(|line| {
                 line.split_once(": ").map(|(name, value)| (name.to_string(), value.to_string()))
             })
             .collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let mut body = vec![0; length.map_or(0, |(_, bytes)| bytes.parse().expect("a length"))];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
         let asked = {
             let mut log = log.lock().expect("no panic in the origin");
-            let asked = Asked { number: log.len(), method, path, headers };
+            let asked = Asked { number: log.len(), method, path, headers, body };
             log.push(asked.clone());
             asked
         };
@@ -121,7 +128,7 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
             }
             Reply::Hang(bytes) => {
                 drop(stream.write_all(&bytes));
-                drop(lines.next());
+                drop(reader.read(&mut [0]));
                 return;
             }
         }

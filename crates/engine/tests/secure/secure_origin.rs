@@ -201,6 +201,6 @@ fn ask(connection: &mut impl BufRead, seen: &Seen) -> Option<Asked> {
     let headers = headers.collect();
     let mut asked = seen.asked.lock().unwrap();
     let number = asked.len();
-    asked.push(Asked { number, method, path, headers });
+    asked.push(Asked { number, method, path, headers, body: Vec::new() });
     asked.last().cloned()
 }

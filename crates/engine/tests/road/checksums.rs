@@ -1,0 +1,151 @@
+//! Checksums of uploads at servers of S3 that know less than Amazon does.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use flatout_engine::credentials::Fixed;
+use flatout_engine::{Client, Config, Error, Put, Report, Source, Verified};
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
+use flatout_wire::documents::etag_of_parts;
+use flatout_wire::location::Location;
+use flatout_wire::sign::Credentials;
+
+use super::origin::{Asked, Origin, Reply, object};
+
+const PART: u64 = 5 << 20;
+
+/// What a server does with the header of a CRC.
+#[derive(Clone, Copy, PartialEq)]
+enum Crcs {
+    Refused,
+    Overlooked,
+}
+
+fn sum(body: &[u8]) -> BodyChecksum {
+    let mut hasher = ChecksumForm::Md5.hasher();
+    hasher.update(body);
+    hasher.finish()
+}
+
+fn etag(body: &[u8]) -> String {
+    format!("\"{}\"", sum(body).word().trim_start_matches("md5:"))
+}
+
+fn answer(status: &str, etag: &str, body: &str) -> Reply {
+    let length = body.len();
+    Reply::Keep(
+        format!("HTTP/1.1 {status}\r\netag: {etag}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes(),
+    )
+}
+
+/// A server that keeps one object. `etag_of` is how it names what it was sent.
+fn server(crcs: Crcs, etag_of: fn(&[u8]) -> String) -> (Origin, Arc<Mutex<Vec<u8>>>) {
+    let stored = Arc::<Mutex<Vec<u8>>>::default();
+    let (object, parts) = (stored.clone(), Mutex::<BTreeMap<u32, Vec<u8>>>::default());
+    let origin = Origin::start(move |asked: &Asked| {
+        let has_crc = asked.headers.iter().any(|(name, _)| name.starts_with("x-amz-checksum-"));
+        if crcs == Crcs::Refused && has_crc {
+            let code = "<Error><Code>InvalidRequest</Code><Message>unknown checksum</Message></Error>";
+            return answer("400 Bad Request", "-", code);
+        }
+        if let Some(stated) = asked.header("content-md5")
+            && sum(&asked.body).header().is_some_and(|(_, right)| right != stated)
+        {
+            return answer("400 Bad Request", "-", "<Error><Code>BadDigest</Code></Error>");
+        }
+        let query = asked.path.split_once('?').map_or("", |(_, query)| query);
+        match (&*asked.method, query) {
+            ("PUT", "") => {
+                *object.lock().unwrap() = asked.body.clone();
+                answer("200 OK", &etag_of(&asked.body), "")
+            }
+            ("PUT", part) => {
+                let number = part.split('&').find_map(|pair| pair.strip_prefix("partNumber="));
+                let number = number.and_then(|number| number.parse().ok()).expect("a part's number");
+                parts.lock().unwrap().insert(number, asked.body.clone());
+                answer("200 OK", &etag_of(&asked.body), "")
+            }
+            ("POST", query) if query.starts_with("uploads") => {
+                let id =
+                    "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>";
+                answer("200 OK", "-", id)
+            }
+            ("POST", _) => {
+                let parts = parts.lock().unwrap();
+                let etags: Vec<String> = parts.values().map(|part| etag_of(part)).collect();
+                let whole = etag_of_parts(etags.iter().map(String::as_str)).unwrap_or("\"opaque-2\"".into());
+                *object.lock().unwrap() = parts.values().flatten().copied().collect();
+                let done = "CompleteMultipartUploadResult";
+                answer("200 OK", "-", &format!("<{done}><ETag>{whole}</ETag></{done}>"))
+            }
+            other => panic!("{other:?} was not to be asked"),
+        }
+    });
+    (origin, stored)
+}
+
+fn client(origin: &Origin) -> Client {
+    let mut config = Config::default();
+    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
+    config.settings.part_bytes = Some(PART);
+    config.settings.retries = 0;
+    let (access_key, secret_key) = ("key".into(), "secret".into());
+    config.aws_credentials = Arc::new(Fixed(Credentials { access_key, secret_key, session_token: None }));
+    Client::new(config).expect("good settings")
+}
+
+fn put(client: &Client, body: &[u8]) -> Result<Report, Error> {
+    let location = Location::parse("s3://bucket/object").expect("a URL");
+    client.put(Put::new(location, Source::Memory(Arc::new(body.to_vec()))))?.wait()
+}
+
+/// How many requests with a body stated each kind of checksum: CRCs, MD5.
+fn stated(origin: &Origin) -> (usize, usize) {
+    let with = |is_stated: fn(&str) -> bool| {
+        let has = |asked: &&Asked| asked.headers.iter().any(|(name, _)| is_stated(name));
+        origin.asked().iter().filter(|asked| asked.method == "PUT").filter(has).count()
+    };
+    (
+        with(|name| name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-algorithm"),
+        with(|name| name == "content-md5"),
+    )
+}
+
+#[test]
+fn an_origin_that_refuses_crcs_compares_md5s() {
+    let (origin, stored) = server(Crcs::Refused, etag);
+    let client = client(&origin);
+    for bytes in [1000, 2 * PART + 1] {
+        let body = object(bytes);
+        assert_eq!(put(&client, &body).expect("it is taken").verified, Verified::Md5);
+        assert!(*stored.lock().unwrap() == body);
+    }
+    // Both CRCs are tried once, by the first object.
+    assert_eq!(stated(&origin), (2, 4));
+}
+
+#[test]
+fn an_origin_that_overlooks_crcs_is_judged_by_its_etags() {
+    let (origin, stored) = server(Crcs::Overlooked, etag);
+    for bytes in [1000, 2 * PART + 1] {
+        let body = object(bytes);
+        let first = client(&origin);
+        for _ in 0..3 {
+            assert_eq!(put(&first, &body).expect("it is taken").verified, Verified::Md5, "{bytes}");
+            assert!(*stored.lock().unwrap() == body);
+        }
+    }
+    let (_, by_md5) = stated(&origin);
+    assert!(by_md5 >= 4, "the third of each states an MD5: {by_md5}");
+}
+
+#[test]
+fn an_etag_that_is_no_md5_proves_nothing() {
+    for etag_of in [|_: &[u8]| "\"opaque\"".to_owned(), |_: &[u8]| format!("\"{:032x}\"", 1)] {
+        let (origin, _) = server(Crcs::Overlooked, etag_of);
+        for bytes in [1000, 2 * PART + 1] {
+            let report = put(&client(&origin), &object(bytes)).expect("it is taken");
+            assert_eq!(report.verified, Verified::None("not stated by the origin"), "{bytes}");
+        }
+    }
+}
