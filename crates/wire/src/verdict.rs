@@ -88,6 +88,8 @@ pub enum Reason {
     Full,
     /// The object or bucket is there already.
     Exists,
+    /// The bucket is there already, and belongs to whoever asked for it.
+    ExistsAndIsOurs,
     /// The bucket still holds objects, or unfinished uploads.
     NotEmpty,
     /// The key is too long, or has characters that the origin does not take.
@@ -233,7 +235,8 @@ fn reason_of_write(code: &str) -> Option<Reason> {
         | "XMinioStorageFull"
         | "XMinioAdminBucketQuotaExceeded"
         | "XRustfsQuotaExceeded" => Reason::Full,
-        "FileAlreadyExists" | "BucketAlreadyExists" | "BucketAlreadyOwnedByYou" => Reason::Exists,
+        "FileAlreadyExists" | "BucketAlreadyExists" => Reason::Exists,
+        "BucketAlreadyOwnedByYou" => Reason::ExistsAndIsOurs,
         "BucketNotEmpty" => Reason::NotEmpty,
         "KeyTooLongError" | "KeyTooLong" | "InvalidObjectName" | "XMinioInvalidObjectName" => Reason::BadKey,
         "MetadataTooLarge"

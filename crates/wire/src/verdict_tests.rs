@@ -127,7 +127,7 @@ fn codes_of_writes() {
         (400, "XMinioAdminBucketQuotaExceeded", "refused", Reason::Full),
         (409, "FileAlreadyExists", "refused", Reason::Exists),
         (409, "BucketAlreadyExists", "refused", Reason::Exists),
-        (409, "BucketAlreadyOwnedByYou", "refused", Reason::Exists),
+        (409, "BucketAlreadyOwnedByYou", "refused", Reason::ExistsAndIsOurs),
         (412, "PreconditionFailed", "refused", Reason::Changed),
         (409, "ConditionalRequestConflict", "again", Reason::Other),
         (409, "BucketNotEmpty", "refused", Reason::NotEmpty),

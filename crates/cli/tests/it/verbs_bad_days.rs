@@ -199,6 +199,29 @@ fn ctrl_c_says_how_many_are_gone_and_how_many_may_be() {
     assert!(ended.stderr.contains(says), "{}", ended.stderr);
 }
 
+/// Once the first answer is lost, a refusal that says what was wanted means that it was done.
+#[test]
+fn a_bucket_is_made_or_deleted_though_the_answer_was_lost() {
+    for (verb, status, code) in
+        [("mb", "409 Conflict", "BucketAlreadyOwnedByYou"), ("rb", "404 Not Found", "NoSuchBucket")]
+    {
+        let lost = Raw::start(move |asked| match asked.number {
+            0 => Answer { bytes: Vec::new(), then: Then::Close },
+            _ => refused(status, code),
+        });
+        run(&mut at(&lost, &[verb, "s3://bucket"])).clean();
+        let first = Raw::start(move |_| refused(status, code));
+        let ended = run(&mut at(&first, &[verb, "s3://bucket"]));
+        assert_ne!(ended.code, Some(0), "{verb}: nothing was lost: {}", ended.stderr);
+    }
+    // Another's bucket stays another's.
+    let others = Raw::start(move |asked| match asked.number {
+        0 => Answer { bytes: Vec::new(), then: Then::Close },
+        _ => refused("409 Conflict", "BucketAlreadyExists"),
+    });
+    run(&mut at(&others, &["mb", "s3://bucket"])).refused(4, &["exists already"]);
+}
+
 fn object(etag: &str, length: u64) -> Answer {
     Answer::new("200 OK", &[("etag", etag), ("content-length", &length.to_string())], b"")
 }

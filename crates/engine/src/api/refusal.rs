@@ -38,12 +38,22 @@ pub(crate) struct Failure {
     pub(crate) reason: Option<Reason>,
     /// When the attempt began, or brought its last byte; `None` where that is not known.
     pub(crate) since: Option<Instant>,
+    /// The answer to an earlier attempt was lost: that attempt may have done what was asked.
+    pub(crate) was_lost: bool,
 }
 
 impl Failure {
     /// Trying again may help.
     pub(crate) fn transient(error: Error) -> Failure {
-        Failure { fault: Fault::Transient, error, retry_after: None, status: None, reason: None, since: None }
+        Failure {
+            fault: Fault::Transient,
+            error,
+            retry_after: None,
+            status: None,
+            reason: None,
+            since: None,
+            was_lost: false,
+        }
     }
 
     /// No address of the origin could be reached.
@@ -335,6 +345,9 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
         ),
         Reason::Exists => {
             (ErrorKind::Usage, "it exists already", "choose another name, or allow to overwrite it".into())
+        }
+        Reason::ExistsAndIsOurs => {
+            (ErrorKind::Usage, "it exists already, and is yours", "use it, or choose another name".into())
         }
         Reason::NotEmpty => (
             ErrorKind::Usage,

@@ -2,11 +2,13 @@
 
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
+use flatout_wire::verdict::Reason;
 
 use crate::api::account::{Dialect, Operation, Target, check_object};
 use crate::api::write::{Content, StoredAs, Write, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::client::Client;
+use crate::shard::call::call_whole;
 
 impl Client {
     /// Makes a bucket: in the region of the settings with S3, in that of the endpoint with OSS.
@@ -15,7 +17,7 @@ impl Client {
     /// [`ErrorKind::Usage`] for a name that is taken, or is none; the origin's refusal, or the network's.
     pub fn create_bucket(&self, location: &Location) -> Result<(), Error> {
         let document = self.shared.account.create_bucket_document(location).into();
-        self.ask_of_bucket(location, "make", WriteStep::CreateBucket { document })
+        self.ask_of_bucket(location, "make", WriteStep::CreateBucket { document }, Reason::ExistsAndIsOurs)
     }
 
     /// Deletes a bucket, which must be empty: unfinished uploads count with OSS, too.
@@ -23,17 +25,29 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Usage`] for a bucket that is not empty; the origin's refusal, or the network's.
     pub fn delete_bucket(&self, location: &Location) -> Result<(), Error> {
-        self.ask_of_bucket(location, "delete", WriteStep::DeleteBucket)
+        self.ask_of_bucket(location, "delete", WriteStep::DeleteBucket, Reason::NoSuchBucket)
     }
 
-    fn ask_of_bucket(&self, location: &Location, doing: &'static str, step: WriteStep) -> Result<(), Error> {
+    /// Refused for the reason `done`, after an answer that was lost, it was done by the attempt before.
+    fn ask_of_bucket(
+        &self,
+        location: &Location,
+        doing: &'static str,
+        step: WriteStep,
+        done: Reason,
+    ) -> Result<(), Error> {
         let Some(bucket) = location.with_key("") else {
             let error = Error::new(ErrorKind::Unsupported, "a plain http server has no buckets");
             return Err(error.during(doing, location).with_hint("name a bucket by s3:// or oss://"));
         };
         let operation = Operation::Write(Write { target: Target::from(bucket), step });
-        let called = self.shards.call(operation);
-        called.map(drop).map_err(|error| error.during(doing, location))
+        let called = self.shards.wait_for(|shard| async move {
+            match call_whole(&shard, operation).await {
+                Err(failure) if !(failure.was_lost && failure.reason == Some(done)) => Err(failure.error),
+                _ => Ok(()),
+            }
+        });
+        called.map_err(|error| error.during(doing, location))
     }
 
     /// A presigned PUT URL, valid for `expires_s` seconds, with the bounds of [`Client::presign`]: whoever

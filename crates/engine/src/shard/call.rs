@@ -293,6 +293,7 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
     let mut attempts = Attempts::default();
     let class = operation.class();
     let template = RequestTemplate::new(shard.shared.account.clone(), operation);
+    let mut was_lost = false;
     loop {
         let gate = shard.shared.gate_for(&template.operation());
         let call = Call {
@@ -309,7 +310,10 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
-        shard.wait_or_give_up((&gate, class), failure, &mut attempts).await?;
+        let is_lost = failure.status.is_none() && failure.fault != Fault::Unreached;
+        let waited = shard.wait_or_give_up((&gate, class), failure, &mut attempts).await;
+        waited.map_err(|failure| Failure { was_lost, ..failure })?;
+        was_lost |= is_lost;
     }
 }
 
