@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use flatout_engine::{
-    Client, Error, ErrorKind, Get, Landing, Progress, Report, Transfer, left_behind_as, stream,
+    Client, Error, ErrorKind, Get, Landing, Progress, Report, Transfer, Watch, left_behind_as, stream,
 };
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -46,15 +46,22 @@ impl TransferOutcome {
         begun: Instant,
         deliver: impl FnOnce(Transfer) -> Result<Report, Failure>,
     ) -> TransferOutcome {
-        let (progress, result) = match started {
+        match started {
             Ok((transfer, _armed)) => {
                 let watch = transfer.watch();
                 let result = deliver(transfer);
-                (watch.progress(), result)
+                TransferOutcome::seen(result, &watch, begun)
             }
-            Err(error) => (Progress::default(), Err(error.into())),
-        };
-        let Progress { fetched_bytes, retries, kept_bytes, .. } = progress;
+            Err(error) => TransferOutcome {
+                seconds: begun.elapsed().as_secs_f64(),
+                ..TransferOutcome::of(Err(error.into()))
+            },
+        }
+    }
+
+    /// Of a transfer that has ended.
+    pub fn seen(result: Result<Report, Failure>, watch: &Watch, begun: Instant) -> TransferOutcome {
+        let Progress { fetched_bytes, retries, kept_bytes, .. } = watch.progress();
         TransferOutcome { result, fetched_bytes, retries, kept_bytes, seconds: begun.elapsed().as_secs_f64() }
     }
 

@@ -58,11 +58,20 @@ pub struct Object {
 impl Object {
     /// Of a copy from object to object, of which nothing else is known.
     pub fn of_copy(from: &Location, to: &Location, status: &'static str) -> Object {
+        Object::of_write("copy", from.to_string(), to, status)
+    }
+
+    /// Of an upload of which nothing else is known.
+    pub fn of_upload(source: String, to: &Location, status: &'static str) -> Object {
+        Object::of_write("upload", source, to, status)
+    }
+
+    fn of_write(action: &'static str, source: String, to: &Location, status: &'static str) -> Object {
         Object {
-            action: "copy",
+            action,
             status,
             key: to.key().to_owned(),
-            source: from.to_string(),
+            source,
             target: Some(to.to_string()),
             bytes: 0,
             fetched: 0,

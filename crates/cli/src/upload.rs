@@ -13,7 +13,6 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::console::{Carries, Console};
 use crate::download::{TransferOutcome, stoppable};
-use crate::events;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::sys;
@@ -138,26 +137,5 @@ pub fn unreadable(typed: &str, error: &std::io::Error) -> Failure {
             failure.with_hint("check the path: the first argument is what is sent")
         }
         _ => failure,
-    }
-}
-
-/// The event of an upload of which nothing is known yet.
-pub fn blank_event(source: &UploadSource, target: &Location, status: &'static str) -> events::Object {
-    events::Object {
-        action: "upload",
-        status,
-        key: target.key().to_owned(),
-        source: source.shown(),
-        target: Some(target.to_string()),
-        bytes: 0,
-        fetched: 0,
-        resumed: 0,
-        note: None,
-        verified: None,
-        reason: None,
-        etag: None,
-        seconds: 0.0,
-        retries: 0,
-        tails: events::Tails::default(),
     }
 }

@@ -3,15 +3,14 @@
 
 use std::time::Instant;
 
-use flatout_engine::{
-    Client, Dialect, Get, Landing, Put, Report, ServerCopy, Stat, Verified, stream, upload_stream,
-};
+use flatout_engine::{Client, Dialect, Report, ServerCopy};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::args::Cp;
 use crate::commands::copied::{AfterCopy, amount};
 use crate::commands::cp_between_many;
+use crate::commands::cp_through::{Switches, Through};
 use crate::commands::cp_upload::{condition, is_there};
 use crate::console::{Carries, Console};
 use crate::download::{TransferOutcome, stoppable};
@@ -108,10 +107,6 @@ fn many(args: &Cp, console: &Console) -> Result<Option<Exit>, Failure> {
         let failure = Failure::usage(format!("cp: {from}: plain HTTP has no listing"));
         return Err(failure.with_hint("for a bucket write s3://BUCKET/FOLDER and --endpoint-url"));
     };
-    if to.bucket().is_some() && !client.copies_within_service(&from, &to) {
-        let why = format!("cp: {to}: copies of many objects to another service come in a later version");
-        return Err(Failure::usage(why).with_hint("copy objects one by one, or by a folder of this machine"));
-    }
     let exit = cp_between_many::run(args, source, &client, console);
     origin::remember(&client);
     exit.map(Some)
@@ -151,100 +146,24 @@ impl Between<'_> {
         outcome
     }
 
-    /// Reads the object in order and writes what comes, as many bytes at a time as --memory allows. What is
-    /// read is of one version, and the new object appears only once all of it was read.
-    fn through_here(mut self) -> TransferOutcome {
+    /// Every byte of the object comes here, and goes on.
+    fn through_here(self) -> TransferOutcome {
         let begun = Instant::now();
-        let described =
-            self.client.stat(self.from).map_err(Failure::from).and_then(|stat| self.describe(stat));
-        let etag = match described {
-            Ok(etag) => etag,
-            Err(failure) => return TransferOutcome::of(Err(failure)),
-        };
-        let (writer, mut reader) = stream();
-        let (mut uploader, source) = upload_stream();
-        let get = Get::new(self.from.clone(), Landing::Stream(writer));
-        let get = if let Some(etag) = etag { get.with_if_match(etag) } else { get };
-        let put = Put::new(self.to.clone(), flatout_engine::Source::Stream(source));
-        let put = put.with_options(self.options).on_condition(self.condition);
-        let (download, _armed) = match stoppable(self.console, || self.client.get(get)) {
-            Ok(started) => started,
+        let (armed, switches) = (self.console.interrupt.arm(), Switches::default());
+        let stopped = switches.clone();
+        armed.on_signal(move || stopped.cancel());
+        let through = Through { client: self.client, from: self.from, to: self.to, options: self.options };
+        let started = through.start(self.condition, &switches);
+        let passing = match started {
+            Ok(passing) => passing,
             Err(error) => return TransferOutcome::of(Err(error.into())),
         };
-        let bar = Bar::new(self.console, Carries::Lines, self.to.name()).follow_aside(download.watch());
-        let started = stoppable(self.console, || self.client.put(put));
-        TransferOutcome::after(started, begun, |upload| {
-            let mut has_ended = false;
-            'read: while let Some(mut chunk) = reader.next() {
-                while !chunk.is_empty() {
-                    let Ok(space) = uploader.space() else {
-                        has_ended = true;
-                        break 'read;
-                    };
-                    let bytes = space.len().min(chunk.len());
-                    space[..bytes].copy_from_slice(&chunk[..bytes]);
-                    uploader.advance(bytes);
-                    chunk = &chunk[bytes..];
-                }
-            }
-            drop(bar);
-            if has_ended {
-                // Why says the upload itself.
-                download.cancel_switch().cancel();
-                drop(reader);
-                let _ = download.wait();
-                return Ok(upload.wait()?);
-            }
-            match download.wait() {
-                Ok(read) => {
-                    uploader.finish();
-                    let written = upload.wait()?;
-                    let is_verified = matches!(read.verified, Verified::Whole(_));
-                    let verified = if is_verified { written.verified } else { read.verified };
-                    let stat = Stat { version: read.version, ..Stat::default() };
-                    Ok(Report { verified, stat: Some(stat), ..written })
-                }
-                Err(error) => {
-                    // One that is not finished makes no object.
-                    drop(uploader);
-                    let _ = upload.wait();
-                    Err(error.into())
-                }
-            }
-        })
-    }
-
-    /// The new object is described as its source is, but for what was given. The ETag that pins the source.
-    fn describe(&mut self, stat: Stat) -> Result<Option<String>, Failure> {
-        let given = std::mem::take(&mut self.options);
-        if given.tags.is_empty() && self.from.bucket().is_some() {
-            self.options.tags = self.client.tags(self.from)?;
-        }
-        let content_type = ("content-type", stat.content_type.clone());
-        let headers = stat.content_headers.iter().map(|(name, value)| (*name, Some(value.clone())));
-        for (name, value) in std::iter::once(content_type).chain(headers) {
-            if let Some(value) = value {
-                self.options.describe(name, &value);
-            }
-        }
-        let is_given = |name: &str| given.metadata.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-        let kept = stat.metadata.into_iter().filter(|(name, _)| !is_given(name));
-        let described = std::mem::take(&mut self.options);
-        self.options = ObjectOptions {
-            content_type: given.content_type.or(described.content_type),
-            cache_control: given.cache_control.or(described.cache_control),
-            content_disposition: given.content_disposition.or(described.content_disposition),
-            content_encoding: given.content_encoding.or(described.content_encoding),
-            content_language: given.content_language.or(described.content_language),
-            expires: given.expires.or(described.expires),
-            storage_class: given.storage_class,
-            acl: given.acl,
-            sse: given.sse,
-            sse_kms_key_id: given.sse_kms_key_id,
-            metadata: given.metadata.iter().cloned().chain(kept).collect(),
-            tags: if given.tags.is_empty() { described.tags } else { given.tags },
-        };
-        Ok(stat.version.etag)
+        let bar =
+            Bar::new(self.console, Carries::Lines, self.to.name()).follow_aside(passing.download.watch());
+        let watch = passing.upload.watch();
+        let result = passing.carry();
+        drop(bar);
+        TransferOutcome::seen(result.map_err(Failure::from), &watch, begun)
     }
 }
 

@@ -1,19 +1,18 @@
-//! `flatout cp -r` from bucket to bucket: many objects, copied by the service itself, many at a time.
+//! `flatout cp -r` from bucket to bucket: many objects at a time, copied by the service itself where both are
+//! its own, else through this machine.
 
-use std::collections::HashMap;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
-use flatout_engine::{
-    CancelSwitch, Client, Entry, Error, ErrorKind, Listing, ManyProgress, Report, ServerCopy, Transfer,
-    Verified,
-};
+use flatout_engine::{Client, Entry, Error, ErrorKind, Listing, ManyProgress, Report, ServerCopy, Verified};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::args::Cp;
 use crate::commands::copied::amount;
+use crate::commands::cp_through::{Switches, Through};
 use crate::commands::cp_upload::condition;
 use crate::commands::failures::Failures;
 use crate::commands::repeats::counted;
@@ -28,9 +27,10 @@ use crate::stored_as::options;
 /// Copies at a time. A small object takes two requests of some ten milliseconds, so that 32 make about a
 /// thousand objects a second; S3 takes 3,500 writes a second of a prefix.
 const IN_FLIGHT: usize = 32;
-
-/// The switches of the copies on their way, for a signal.
-type Switches = Arc<Mutex<HashMap<u64, CancelSwitch>>>;
+/// The same through this machine.
+const THROUGH_HERE: usize = 16;
+/// What is copied through this machine is held in memory up to this length; longer objects pass through.
+const SHORT: u64 = 4 << 20;
 
 pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Result<Exit, Failure> {
     if let Some(etag) = &args.stored_as.if_match {
@@ -38,13 +38,9 @@ pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Res
         return Err(failure.with_hint("leave it out, or copy one object"));
     }
     let to = target(&args.target, &source)?;
-    let (tell, told) = mpsc::channel();
-    let armed = console.interrupt.arm();
-    let switches = Switches::default();
+    let (armed, switches) = (console.interrupt.arm(), Switches::default());
     let stopped = switches.clone();
-    armed.on_signal(move || {
-        stopped.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(CancelSwitch::cancel);
-    });
+    armed.on_signal(move || stopped.cancel());
     let mut copy = Copies {
         client,
         console,
@@ -56,11 +52,8 @@ pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Res
         condition: condition(&args.stored_as, args.no_clobber)?,
         no_clobber: args.no_clobber,
         is_listed: false,
-        next_number: 0,
-        running: HashMap::new(),
+        in_flight: 0,
         switches,
-        tell,
-        told,
         progress: ManyProgress::default(),
         unverified: 0,
         summary: events::Summary { action: "copy", ..Default::default() },
@@ -86,7 +79,8 @@ fn target(typed: &str, source: &Source) -> Result<Location, Failure> {
         return Err(failure.with_hint("name a bucket by s3:// or oss://"));
     };
     // What is copied would be listed, and copied again.
-    if to.in_bucket().map(|(bucket, _)| bucket) == source.location.bucket()
+    if to.scheme() == source.location.scheme()
+        && to.bucket() == source.location.bucket()
         && to.key().starts_with(source.location.key())
     {
         let failure = Failure::usage(format!("copy: {to}: lies within what is copied"));
@@ -95,12 +89,67 @@ fn target(typed: &str, source: &Source) -> Result<Location, Failure> {
     Ok(to)
 }
 
-/// One object on its way.
+/// One object to be copied.
 struct OneCopy {
-    transfer: Transfer,
     from: Location,
     to: Location,
-    begun: Instant,
+    bytes: u64,
+}
+
+/// What became of one.
+struct EndedCopy {
+    copy: OneCopy,
+    /// Nothing of one that was left as it is.
+    result: Result<Option<Report>, Error>,
+    seconds: f64,
+}
+
+/// Copies one object after the other, as one of several that do.
+struct Worker<'a> {
+    client: &'a Client,
+    options: ObjectOptions,
+    condition: Condition,
+    no_clobber: bool,
+    switches: Switches,
+    /// Held by the one that copies a long object through this machine.
+    long: Mutex<()>,
+}
+
+impl Worker<'_> {
+    fn work(&self, given: &Mutex<Receiver<OneCopy>>, tell: &Sender<EndedCopy>) {
+        loop {
+            let next = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(copy) = next else { return };
+            let begun = Instant::now();
+            let result = self.copy(&copy);
+            // Whoever reports may have failed to.
+            let _ = tell.send(EndedCopy { copy, result, seconds: begun.elapsed().as_secs_f64() });
+        }
+    }
+
+    fn copy(&self, OneCopy { from, to, bytes }: &OneCopy) -> Result<Option<Report>, Error> {
+        if self.no_clobber {
+            match self.client.stat(to) {
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.client.copies_within_service(from, to) {
+            let through = Through { client: self.client, from, to, options: self.options.clone() };
+            if *bytes <= SHORT {
+                return through.copy_short(self.condition.clone(), &self.switches).map(Some);
+            }
+            // One fills the link by its parts, and memory with them.
+            let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+            let passing = through.start(self.condition.clone(), &self.switches)?;
+            return passing.carry().map(Some);
+        }
+        let copy = ServerCopy::new(from.clone(), to.clone()).with_options(self.options.clone());
+        let transfer = self.client.copy(copy.on_condition(self.condition.clone()))?;
+        let _stoppable = self.switches.add(&transfer);
+        transfer.wait().map(Some)
+    }
 }
 
 struct Copies<'a> {
@@ -114,11 +163,8 @@ struct Copies<'a> {
     condition: Condition,
     no_clobber: bool,
     is_listed: bool,
-    next_number: u64,
-    running: HashMap<u64, OneCopy>,
+    in_flight: usize,
     switches: Switches,
-    tell: Sender<u64>,
-    told: Receiver<u64>,
     progress: ManyProgress,
     unverified: u64,
     summary: events::Summary,
@@ -128,26 +174,34 @@ struct Copies<'a> {
 impl Copies<'_> {
     fn copy_all(&mut self) -> Result<(), Failure> {
         let (start, bar) = (Instant::now(), Bar::new(self.console, Carries::Lines, ""));
-        while !self.is_listed || !self.running.is_empty() {
-            let is_stopped = self.console.interrupt.raised();
-            self.is_listed |= is_stopped;
-            if !self.is_listed && self.running.len() < IN_FLIGHT {
-                bar.above(|| self.start_next())?;
-                if !self.is_listed && self.running.len() < IN_FLIGHT {
-                    // Those that have ended meanwhile.
-                    while let Ok(number) = self.told.try_recv() {
-                        bar.above(|| self.finish(number))?;
-                    }
-                    bar.show_many(&self.progress);
-                    continue;
-                }
+        let at_once = match self.client.copies_within_service(&self.source.location, &self.to) {
+            true => IN_FLIGHT,
+            false => THROUGH_HERE,
+        };
+        let worker = Worker {
+            client: self.client,
+            options: self.options.clone(),
+            condition: self.condition.clone(),
+            no_clobber: self.no_clobber,
+            switches: self.switches.clone(),
+            long: Mutex::default(),
+        };
+        let (give, given) = mpsc::sync_channel(at_once);
+        let (tell, told) = mpsc::channel();
+        let given = Arc::new(Mutex::new(given));
+        thread::scope(|scope| {
+            for _ in 0..at_once {
+                let (worker, given, tell) = (&worker, given.clone(), tell.clone());
+                let builder = thread::Builder::new().name("flatout-copy".to_owned());
+                let started = builder.spawn_scoped(scope, move || worker.work(&given, &tell));
+                started.map_err(|error| Failure::local("start", "a thread", &error))?;
             }
-            if let Ok(number) = self.told.recv_timeout(POLL) {
-                bar.above(|| self.finish(number))?;
+            let fed = self.feed(at_once, give, &told, &bar);
+            if fed.is_err() {
+                self.switches.cancel();
             }
-            bar.show_many(&self.progress);
-            self.console.flush()?;
-        }
+            fed
+        })?;
         drop(bar);
         self.failures.tell_repeats();
         self.summary.seconds = start.elapsed().as_secs_f64();
@@ -159,8 +213,44 @@ impl Copies<'_> {
         Ok(())
     }
 
+    /// Hands out what is listed and reports what has ended, until nothing is left.
+    fn feed(
+        &mut self,
+        at_once: usize,
+        give: SyncSender<OneCopy>,
+        told: &Receiver<EndedCopy>,
+        bar: &Bar,
+    ) -> Result<(), Failure> {
+        while !self.is_listed || self.in_flight > 0 {
+            self.is_listed |= self.console.interrupt.raised();
+            if !self.is_listed && self.in_flight < at_once {
+                match self.next() {
+                    Some(Ok(copy)) => {
+                        self.progress.objects += 1;
+                        self.progress.total_bytes += copy.bytes;
+                        self.in_flight += 1;
+                        give.send(copy).expect("the workers are there");
+                    }
+                    Some(Err(error)) => bar.above(|| self.broke_off(&error)),
+                    None => {
+                        self.is_listed = true;
+                        self.progress.is_complete = true;
+                    }
+                }
+            } else if let Ok(ended) = told.recv_timeout(POLL) {
+                bar.above(|| self.finish(ended))?;
+            }
+            while let Ok(ended) = told.try_recv() {
+                bar.above(|| self.finish(ended))?;
+            }
+            bar.show_many(&self.progress);
+            self.console.flush()?;
+        }
+        Ok(())
+    }
+
     /// The next object that is meant, and where it goes.
-    fn next(&mut self) -> Option<Result<(Location, Location, u64), Error>> {
+    fn next(&mut self) -> Option<Result<OneCopy, Error>> {
         loop {
             let entry = match self.listing.next()? {
                 Ok(entry) => entry,
@@ -176,64 +266,20 @@ impl Copies<'_> {
             let (Some(from), Some(to)) = (from, to) else { continue };
             // The mark of the folder itself has no name in a bucket's root.
             if !to.key().is_empty() {
-                return Some(Ok((from, to, listed.size)));
+                return Some(Ok(OneCopy { from, to, bytes: listed.size }));
             }
         }
     }
 
-    fn start_next(&mut self) -> Result<(), Failure> {
-        let (from, to, bytes) = match self.next() {
-            Some(Ok(found)) => found,
-            Some(Err(error)) => {
-                self.broke_off(&error);
-                return Ok(());
-            }
-            None => {
-                self.is_listed = true;
-                self.progress.is_complete = true;
-                return Ok(());
-            }
-        };
-        self.progress.objects += 1;
-        self.progress.total_bytes += bytes;
-        if self.no_clobber {
-            match self.client.stat(&to) {
-                Ok(_) => return self.left_out(&from, &to),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return self.failed(&from, &to, &error, 0.0),
-            }
-        }
-        let (number, tell, begun) = (self.next_number, self.tell.clone(), Instant::now());
-        self.next_number += 1;
-        let copy = ServerCopy::new(from.clone(), to.clone()).with_options(self.options.clone());
-        let copy = copy.on_condition(self.condition.clone()).on_end(move || {
-            // Whoever waits may have gone.
-            let _ = tell.send(number);
-        });
-        match self.client.copy(copy) {
-            Ok(transfer) => {
-                let switch = transfer.cancel_switch();
-                self.switches.lock().unwrap_or_else(PoisonError::into_inner).insert(number, switch.clone());
-                if self.console.interrupt.raised() {
-                    switch.cancel();
-                }
-                self.running.insert(number, OneCopy { transfer, from, to, begun });
-                Ok(())
-            }
-            Err(error) => self.failed(&from, &to, &error, 0.0),
-        }
-    }
-
-    fn finish(&mut self, number: u64) -> Result<(), Failure> {
-        self.switches.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        let Some(OneCopy { transfer, from, to, begun }) = self.running.remove(&number) else {
-            return Ok(());
-        };
-        match transfer.wait() {
-            Ok(done) => self.copied(&from, &to, &done),
+    fn finish(&mut self, ended: EndedCopy) -> Result<(), Failure> {
+        self.in_flight -= 1;
+        let EndedCopy { copy: OneCopy { from, to, .. }, result, seconds } = ended;
+        match result {
+            Ok(Some(done)) => self.copied(&from, &to, &done),
+            Ok(None) => self.left_out(&from, &to),
             // It is in no count, as the interrupt says.
             Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
-            Err(error) => self.failed(&from, &to, &error, begun.elapsed().as_secs_f64()),
+            Err(error) => self.failed(&from, &to, &error, seconds),
         }
     }
 
@@ -278,7 +324,7 @@ impl Copies<'_> {
     fn only_say(&mut self) -> Result<(), Failure> {
         while let Some(found) = self.next() {
             match found {
-                Ok((from, to, _)) => {
+                Ok(OneCopy { from, to, .. }) => {
                     self.summary.objects += 1;
                     self.console.answer(&format!("would copy {} -> {}", shown(&from), shown(&to)))?;
                     self.event(events::Object::of_copy(&from, &to, "planned"))?;

@@ -19,7 +19,7 @@ use crate::failure::{Failure, one_line};
 use crate::knobs::Knobs;
 use crate::limited::{self, Limited};
 use crate::stored_as::{StoredAs, content_type, options};
-use crate::upload::{Upload, UploadSource, blank_event, unreadable};
+use crate::upload::{Upload, UploadSource, unreadable};
 use crate::{origin, outages};
 
 /// `flatout cp` with a URL as its target.
@@ -65,7 +65,7 @@ fn copy(
     if dry_run {
         let (from, to) = (one_line(&source.shown()), one_line(&target.to_string()));
         console.answer(&format!("would copy {from} -> {to}"))?;
-        console.event(Carries::Lines, &blank_event(source, target, "planned"))?;
+        console.event(Carries::Lines, &events::Object::of_upload(source.shown(), target, "planned"))?;
         console
             .event(Carries::Lines, &events::Summary { action: "upload", objects: 1, ..Default::default() })?;
         return Ok(Exit::Clean);
@@ -178,7 +178,10 @@ pub fn is_there(client: &Client, target: &Location) -> Result<bool, Failure> {
 fn left_out(source: &UploadSource, target: &Location, console: &Console) -> Result<Exit, Failure> {
     let why = "an object of that name exists";
     console.say(&format!("{}: left as it is: {why}", one_line(&target.to_string())))?;
-    let event = events::Object { reason: Some(why.to_owned()), ..blank_event(source, target, "skipped") };
+    let event = events::Object {
+        reason: Some(why.to_owned()),
+        ..events::Object::of_upload(source.shown(), target, "skipped")
+    };
     console.event(Carries::Lines, &event)?;
     let summary = events::Summary { action: "upload", objects: 1, skipped: 1, ..Default::default() };
     console.event(Carries::Lines, &summary)?;
@@ -221,7 +224,7 @@ fn report(
         seconds: outcome.seconds,
         retries: outcome.retries,
         tails: events::Tails::of(done),
-        ..blank_event(source, target, if done.is_some() { "ok" } else { "failed" })
+        ..events::Object::of_upload(source.shown(), target, if done.is_some() { "ok" } else { "failed" })
     };
     console.event(Carries::Lines, &event)?;
     if let Err(failure) = &outcome.result {

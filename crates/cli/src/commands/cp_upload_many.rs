@@ -21,7 +21,7 @@ use crate::failure::{Failure, one_line};
 use crate::progress::{Bar, POLL};
 use crate::select::Filters;
 use crate::stored_as::{Symlinks, content_type, options};
-use crate::upload::{UploadSource, blank_event, unreadable};
+use crate::upload::{UploadSource, unreadable};
 use crate::{origin, outages};
 
 /// `flatout cp -r` with a URL as its target.
@@ -250,7 +250,10 @@ impl<'a> Copy<'a> {
             let (from, to) = (wanted.path.display().to_string(), wanted.location.to_string());
             self.console.answer(&format!("would copy {} -> {}", one_line(&from), one_line(&to)))?;
             let source = UploadSource::File(wanted.path);
-            self.console.event(Carries::Lines, &blank_event(&source, &wanted.location, "planned"))?;
+            self.console.event(
+                Carries::Lines,
+                &events::Object::of_upload(source.shown(), &wanted.location, "planned"),
+            )?;
         }
         told.try_iter().try_for_each(|left| self.tell_left(left))
     }
@@ -260,7 +263,10 @@ impl<'a> Copy<'a> {
         let FinishedPut { wanted, result, seconds } = finished;
         self.summary.objects += 1;
         let source = UploadSource::File(wanted.path);
-        let mut event = events::Object { seconds, ..blank_event(&source, &wanted.location, "failed") };
+        let mut event = events::Object {
+            seconds,
+            ..events::Object::of_upload(source.shown(), &wanted.location, "failed")
+        };
         match result {
             Ok(done) => {
                 self.summary.ok += 1;
@@ -314,8 +320,10 @@ impl<'a> Copy<'a> {
                     self.console.warn(&warning);
                 }
                 let source = UploadSource::File(path);
-                let event =
-                    events::Object { reason: Some(why), ..blank_event(&source, self.target, "skipped") };
+                let event = events::Object {
+                    reason: Some(why),
+                    ..events::Object::of_upload(source.shown(), self.target, "skipped")
+                };
                 self.console.event(Carries::Lines, &event)
             }
         }

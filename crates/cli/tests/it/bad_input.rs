@@ -206,14 +206,6 @@ fn an_endpoint_with_a_path_was_a_wrong_key() {
 }
 
 #[test]
-fn what_comes_later_is_said() {
-    let folder = Folder::new();
-    run(&mut flatout(&["cp", "-r", "s3://a/k", "oss://b/k", "--oss-region", "x"]))
-        .refused(4, &["another service come in a later version"]);
-    folder.is_untouched();
-}
-
-#[test]
 fn a_disk_that_is_full() {
     let buckets = Buckets::new(&[("bucket/object", &bytes(4 * MIB))]);
     let source = format!("{}/bucket/object", buckets.url());

@@ -149,7 +149,8 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["cp", "s3://bucket/key", &long], 4, &["does not take this key"]),
         (&["cp", "s3://bucket/key", "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
         (&["cp", "s3://bucket/key", "s3://bucket/new", "--range", "0-1"], 4, &["--range"]),
-        (&["cp", "-r", "s3://bucket/d", "oss://bucket/new"], 4, &["a later version"]),
+        (&["cp", "-r", "s3://bucket/none", "oss://bucket/new"], 1, &["no object to copy"]),
+        (&["cp", "-r", "s3://bucket/d", "oss://nowhere"], 1, &["no such bucket"]),
         (&["cp", "-r", "s3://bucket/d", "s3://bucket/d/new"], 4, &["within what is copied"]),
         (&["cp", "-r", "s3://bucket", "s3://bucket/new"], 4, &["within what is copied"]),
         (&["cp", "-r", "s3://bucket/d", "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
@@ -439,20 +440,26 @@ fn plain(method: &str, url: &str) -> String {
 /// Keys go below the target as they lie below the source, marks of folders and odd names included.
 #[test]
 fn a_folder_is_copied_to_another() {
-    for scheme in ["s3", "oss"] {
+    for (from_scheme, to_scheme) in [("s3", "s3"), ("oss", "oss"), ("s3", "oss"), ("oss", "s3")] {
+        let long = bytes(6 * MIB);
         let names: Vec<String> = (0..150).map(|number| format!("bucket/d/{number:03}")).collect();
         let mut objects: Vec<(&str, &[u8])> =
             names.iter().map(|name| (name.as_str(), name.as_bytes())).collect();
-        objects.extend([("bucket/d/e/a b+ü", &b"x"[..]), ("bucket/dd", b"stays"), ("other/to/000", b"old")]);
+        objects.extend([
+            ("bucket/d/e/a b+ü", &b"x"[..]),
+            ("bucket/d/long", &long),
+            ("bucket/dd", b"stays"),
+            ("other/to/000", b"old"),
+        ]);
         let buckets = Buckets::new(&objects);
-        let (from, to) = (format!("{scheme}://bucket/d"), format!("{scheme}://other/to"));
+        let (from, to) = (format!("{from_scheme}://bucket/d"), format!("{to_scheme}://other/to"));
         let planned = run(&mut at(&buckets, &["cp", "-r", &from, &to, "--dry-run"])).clean();
         assert!(
             planned.text().contains(&format!("would copy {from}/e/a b+ü -> {to}/e/a b+ü\n")),
             "{}",
             planned.text()
         );
-        assert_eq!(planned.text().lines().count(), 151);
+        assert_eq!(planned.text().lines().count(), 152);
         let kept =
             run(&mut at(&buckets, &["cp", "-r", &from, &to, "-n", "--json", "--include", "00?"])).clean();
         let summary = kept.events().pop().unwrap();
@@ -462,13 +469,14 @@ fn a_folder_is_copied_to_another() {
         );
         assert_eq!(stored(&buckets, "other/to/000").unwrap(), b"old");
         let said = run(&mut at(&buckets, &["cp", "-r", &from, &to])).clean();
-        assert!(said.text().starts_with(&format!("{from}/ -> {to}/: 151 objects, ")), "{}", said.text());
-        assert_eq!(keys(&buckets, "other").len(), 151);
+        assert!(said.text().starts_with(&format!("{from}/ -> {to}/: 152 objects, ")), "{}", said.text());
+        assert_eq!(keys(&buckets, "other").len(), 152);
+        assert!(stored(&buckets, "other/to/long").as_ref() == Some(&long));
         for name in &names {
             let copy = name.replace("bucket/d", "other/to");
             assert_eq!(stored(&buckets, &copy).unwrap(), name.as_bytes(), "{copy}");
         }
-        run(&mut at(&buckets, &["cp", &format!("{from}/**ü"), &format!("{scheme}://other")])).clean();
+        run(&mut at(&buckets, &["cp", &format!("{from}/**ü"), &format!("{to_scheme}://other")])).clean();
         assert_eq!(stored(&buckets, "other/e/a b+ü").unwrap(), b"x");
     }
 }
