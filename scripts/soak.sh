@@ -7,6 +7,8 @@
 #       what tests draw by chance, from so many fresh seeds (10); a seed that fails prints the command that runs it again
 #   scripts/soak.sh outages
 #       every outage on every road, and the tables of how soon transfers went on
+#   scripts/soak.sh kills [KILLS [MIB]]
+#       an upload of so many MiB (4096) that is killed with -9 at so many moments (20), and run again
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -53,6 +55,11 @@ try() {
 }
 
 outages() { FLATOUT_OUTAGES=all $cargo test -p flatout-cli --test real outages:: -- --nocapture; }
+
+kills() {
+    FLATOUT_KILLS=${1:-20} FLATOUT_KILLS_MIB=${2:-4096} $cargo test -p flatout-cli --test it \
+        killed_at_any_moment -- --nocapture
+}
 
 leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
 
@@ -194,6 +201,7 @@ all() {
     local code=0
     seeds "$@" || code=1
     outages || code=1
+    kills || code=1
     leaks || code=1
     (environments) || code=1
     (load) || code=1
@@ -202,6 +210,6 @@ all() {
 }
 
 case ${1:-} in
-    all | seeds | outages | leaks | environments | load) "$@" ;;
-    *) sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    all | seeds | outages | kills | leaks | environments | load) "$@" ;;
+    *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

@@ -176,7 +176,8 @@ knobs! {
 
         /// Found where absent.
         part_bytes: Option<u64> = "part-size", Size { min: 1 << 10, max: 4 << 30 }, "auto",
-            "Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is";
+            "Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is. \
+             Of an upload the bytes of a part: at least 5MiB, and auto takes 8MiB or 16MiB";
 
         shards: u32 = "shards", Count { min: 1, max: 256 }, "2",
             "Threads that own connections; more than the machine's cores do not help";

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes};
@@ -99,6 +100,10 @@ fn what_cannot_be_sent_is_refused_in_a_line_and_changes_nothing() {
     fs::write(&file, b"second").unwrap();
     let (absent, here) = (folder.at("absent"), folder.at(""));
     let long = format!("s3://bucket/{}", "k".repeat(1_025));
+    // The file system in memory takes files of any length.
+    let huge = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    huge.as_file().set_len(60 << 40).unwrap();
+    let huge = huge.path().to_str().unwrap();
     let rows: &[(&[&str], i32, &[&str])] = &[
         (&[&absent, "s3://bucket/key"], 1, &["absent: No such file", "check the path"]),
         (&[&here, "s3://bucket/key"], 4, &["is a folder"]),
@@ -106,6 +111,8 @@ fn what_cannot_be_sent_is_refused_in_a_line_and_changes_nothing() {
         (&[&file, "s3://nowhere/key"], 1, &["no such bucket"]),
         (&[&file, &long], 4, &["does not take this key", "1,024 bytes"]),
         (&[&file, "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
+        (&[huge, "s3://bucket/key"], 4, &["it has 60TiB", "10000 parts of 5GiB", "split"]),
+        (&[huge, "oss://bucket/key", "--oss-endpoint", &buckets.url()], 4, &["it has 60TiB"]),
         (&[&file, "s3://bucket/key", "--metadata", "x"], 4, &["no pair"]),
         (&[&file, "s3://bucket/key", "--metadata", "a b=c"], 4, &["no name of metadata"]),
         (&[&file, "s3://bucket/key", "--storage-class", "a b"], 4, &["no storage class"]),
@@ -172,6 +179,64 @@ fn a_killed_upload_goes_on() {
     assert!(resumed >= 40 * MIB as u64 && resumed + sent == body.len() as u64, "{}", done.text());
     assert!(stored(&buckets, "key") == Some(body));
     assert_eq!(fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count(), 0, "nothing is left");
+}
+
+/// Killed with -9 at any moment, and run again: the right object, and little is sent twice. `FLATOUT_KILLS` says
+/// how often, `FLATOUT_KILLS_MIB` how much is sent, `FLATOUT_FIRST_SEED` which moments.
+#[test]
+fn an_upload_killed_at_any_moment_goes_on() {
+    let number = |name: &str, usual: u64| {
+        std::env::var(name)
+            .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+    };
+    let (kills, size) = (number("FLATOUT_KILLS", 2), number("FLATOUT_KILLS_MIB", 80) as usize * MIB);
+    let (folder, body) = (Folder::new(), bytes(size));
+    let file = folder.at("file");
+    fs::write(&file, &body).unwrap();
+    let mut usual_s = None;
+    for round in 0..kills {
+        let (buckets, state) = (Buckets::new(&[("bucket/x", b"")]), folder.at(&format!("state-{round}")));
+        let copy = || {
+            let mut command =
+                at(&buckets, &["cp", &file, "s3://bucket/key", "--json", "--part-size", "8MiB"]);
+            command.env("XDG_STATE_HOME", &state);
+            command
+        };
+        let usual_s = *usual_s.get_or_insert_with(|| {
+            let begun = Instant::now();
+            run(&mut copy()).clean();
+            fs::remove_file(buckets.root().join("bucket/key")).unwrap();
+            begun.elapsed().as_secs_f64()
+        });
+        // The seed of a round: the golden ratio spreads them over the whole.
+        let at_s = (number("FLATOUT_FIRST_SEED", 1) + round) as f64 * 0.618_034 % 1.0 * usual_s;
+        let mut child = copy().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs_f64(at_s));
+        signal("KILL", child.id());
+        child.wait().unwrap();
+        if let Some(there) = stored(&buckets, "key") {
+            assert!(there == body, "{at_s} s: it is whole or not there");
+        }
+        let accepted = part_bytes(&buckets);
+        let event = run(&mut copy()).clean().events()[0].clone();
+        let (resumed, sent) = (event["resumed"].as_u64().unwrap(), event["fetched"].as_u64().unwrap());
+        // What had been accepted but not noted, when it was killed, is sent twice: 8 parts in flight at most.
+        let twice = accepted.saturating_sub(resumed);
+        let most = (size as u64 / 20).max(64 * MIB as u64);
+        println!("killed after {at_s:.2} s of {usual_s:.2}: {resumed} bytes resumed, {twice} sent twice");
+        assert!(twice <= most && resumed + sent == size as u64, "{at_s} s: {twice} bytes twice: {event}");
+        assert!(stored(&buckets, "key") == Some(body.clone()), "{at_s} s: other bytes");
+        let left = fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count();
+        assert_eq!((left, part_bytes(&buckets)), (0, 0), "{at_s} s: nothing is left");
+    }
+}
+
+/// Bytes of the parts that the origin keeps.
+fn part_bytes(buckets: &Buckets) -> u64 {
+    let files = walkdir::WalkDir::new(buckets.root().join(".flatout/uploads")).into_iter().flatten();
+    let parts = files.filter(|file| file.file_type().is_file()).filter_map(|file| file.metadata().ok());
+    // Beside the parts lies what describes the upload, which is short.
+    parts.map(|part| part.len()).filter(|bytes| *bytes >= MIB as u64).sum()
 }
 
 /// A folder with files of many kinds.

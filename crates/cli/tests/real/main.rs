@@ -7,6 +7,7 @@
 
 use std::process::Command;
 
+mod both_ways;
 mod bucket;
 mod clients;
 mod curl;

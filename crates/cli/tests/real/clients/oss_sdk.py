@@ -3,6 +3,7 @@
     oss_sdk.py ENDPOINT v4|v1 all BUCKET       every operation, compared with what it must bring
     oss_sdk.py ENDPOINT v4|v1 list BUCKET      one listing
     oss_sdk.py ENDPOINT v4|v1 skewed BUCKET    the same, by a clock that is 20 minutes ahead
+    oss_sdk.py ENDPOINT v4|v1 read|write BUCKET KEY FILE     metadata on standard output; written with colour=blue
 
 Keys come from OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET. A refusal is one line on standard error, exit code 1.
 """
@@ -156,6 +157,19 @@ def lists(oss_client, bucket):
     assert not oss_client.list_objects(oss.ListObjectsRequest(bucket)).contents
 
 
+def read(oss_client, bucket, key, file):
+    got = oss_client.get_object(oss.GetObjectRequest(bucket, key))
+    with open(file, "wb") as target:
+        target.write(got.body.read())
+    print(got.content_type, got.cache_control, got.metadata, got.hash_crc64)
+
+
+def write(oss_client, bucket, key, file):
+    uploader = oss_client.uploader(part_size=1 << 20, parallel_num=3)
+    described = {"content_type": "a/b", "cache_control": "max-age=3", "metadata": {"colour": "blue"}}
+    uploader.upload_file(oss.PutObjectRequest(bucket, key, **described), file)
+
+
 def refused(code, call, *arguments):
     try:
         call(*arguments)
@@ -166,11 +180,15 @@ def refused(code, call, *arguments):
         raise AssertionError(f"{code} was expected")
 
 
-def main(endpoint, version, command, bucket):
+def main(endpoint, version, command, bucket, *more):
     try:
         oss_client = client(endpoint, version, skewed=command == "skewed")
         if command == "all":
             everything(oss_client, bucket)
+        elif command == "read":
+            read(oss_client, bucket, *more)
+        elif command == "write":
+            write(oss_client, bucket, *more)
         else:
             oss_client.list_objects_v2(oss.ListObjectsV2Request(bucket))
     except exceptions.OperationError as error:

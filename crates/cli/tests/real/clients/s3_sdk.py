@@ -1,6 +1,7 @@
 """boto3 as a client of `flatout serve` in the dialect of S3.
 
     s3_sdk.py ENDPOINT all|list|sink BUCKET
+    s3_sdk.py ENDPOINT read|write BUCKET KEY FILE     metadata on standard output; written with colour=blue
 
 Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A refusal is one line on standard error, exit code 1.
 """
@@ -76,7 +77,20 @@ def to_a_sink(s3, bucket):
     s3.delete_bucket(Bucket=bucket)
 
 
-def main(endpoint, command, bucket):
+def read(s3, bucket, key, file):
+    got = s3.get_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    with open(file, "wb") as target:
+        target.write(got["Body"].read())
+    print(got["ContentType"], got["CacheControl"], got["Metadata"], got.get("ChecksumCRC64NVME"))
+
+
+def write(s3, bucket, key, file):
+    described = {"ContentType": "a/b", "CacheControl": "max-age=3", "Metadata": {"colour": "blue"}}
+    parts = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20, max_concurrency=3)
+    s3.upload_file(file, bucket, key, ExtraArgs=described, Config=parts)
+
+
+def main(endpoint, command, bucket, *more):
     config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, signature_version="s3v4")
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", config=config)
     try:
@@ -84,6 +98,10 @@ def main(endpoint, command, bucket):
             everything(s3, bucket)
         elif command == "sink":
             to_a_sink(s3, bucket)
+        elif command == "read":
+            read(s3, bucket, *more)
+        elif command == "write":
+            write(s3, bucket, *more)
         else:
             s3.list_objects_v2(Bucket=bucket)
     except ClientError as error:
