@@ -27,7 +27,7 @@ use crate::stored_as::options;
 /// Copies at a time. A small object takes two requests of some ten milliseconds, so that 32 make about a
 /// thousand objects a second; S3 takes 3,500 writes a second of a prefix.
 const IN_FLIGHT: usize = 32;
-/// The same through this machine.
+/// Copies at a time through this machine.
 const THROUGH_HERE: usize = 16;
 /// What is copied through this machine is held in memory up to this length; longer objects pass through.
 const SHORT: u64 = 4 << 20;

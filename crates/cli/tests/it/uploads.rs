@@ -181,8 +181,8 @@ fn a_killed_upload_goes_on() {
     assert_eq!(fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count(), 0, "nothing is left");
 }
 
-/// Killed with -9 at any moment, and run again: the right object, and little is sent twice. `FLATOUT_KILLS` says
-/// how often, `FLATOUT_KILLS_MIB` how much is sent, `FLATOUT_FIRST_SEED` which moments.
+/// Killed with -9 at any moment, and run again: the right object, and little is sent twice. `FLATOUT_KILLS`
+/// says how often, `FLATOUT_KILLS_MIB` how much is sent, `FLATOUT_FIRST_SEED` which moments.
 #[test]
 fn an_upload_killed_at_any_moment_goes_on() {
     let number = |name: &str, usual: u64| {

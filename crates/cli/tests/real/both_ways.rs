@@ -1,5 +1,5 @@
-//! What flatout writes, the clients of S3 and OSS read, and flatout reads what they write: byte for byte, with
-//! what describes it.
+//! What flatout writes, the clients of S3 and OSS read, and flatout reads what they write: byte for byte,
+//! with what describes it.
 
 use std::fs;
 use std::path::Path;

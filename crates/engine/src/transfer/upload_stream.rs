@@ -15,8 +15,8 @@ use crate::transfer::upload_workers::{begin, complete, hashed, put, send_part, w
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
-/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer has
-/// no more of them that are empty: what it reads from may need memory, too.
+/// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer
+/// has no more of them that are empty: what it reads from may need memory, too.
 const ROOMS_AHEAD: u32 = 2;
 
 /// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by

@@ -50,7 +50,7 @@ class Settings(TypedDict, total=False):
     parallel: int | str | None
     """Parts, or small objects, asked for at a time of an origin; auto finds how many bring most"""
     part_size: int | str | None
-    """Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is"""
+    """Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is. Of an upload the bytes of a part: at least 5MiB, and auto takes 8MiB or 16MiB"""
     shards: int | str | None
     """Threads that own connections; more than the machine's cores do not help"""
     window: int | str | None
