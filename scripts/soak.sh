@@ -138,6 +138,8 @@ load() {
     mkdir -p "$logs"
     # Short: names of sockets below it have 107 bytes.
     scratch=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
+    # Some tests are those of another user.
+    chmod 755 "$scratch"
     trap end_load EXIT
     trap 'exit 130' INT TERM
     export TMPDIR=$scratch LONGEST_MINUTES
