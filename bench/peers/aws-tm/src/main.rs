@@ -63,10 +63,6 @@ async fn client(arguments: &Arguments) -> Result<Client> {
     let s3 = aws_sdk_s3::config::Builder::from(&shared)
         .endpoint_url(arguments.get("endpoint")?)
         .force_path_style(true);
-    let part_bytes = arguments.number("part-bytes")?.unwrap_or(PART_BYTES);
-    if part_bytes < PART_BYTES {
-        return Err(format!("parts of {part_bytes} bytes: the library makes them {PART_BYTES}").into());
-    }
     let concurrency = match arguments.number("parallel")? {
         Some(requests) => ConcurrencyMode::Explicit(requests as usize),
         None => ConcurrencyMode::Auto,
@@ -75,9 +71,21 @@ async fn client(arguments: &Arguments) -> Result<Client> {
         Config::builder()
             .s3_config(s3)
             .concurrency(concurrency)
-            .part_size(PartSize::Target(part_bytes))
+            .part_size(part_size(arguments)?)
             .build(),
     ))
+}
+
+fn part_size(arguments: &Arguments) -> Result<PartSize> {
+    let given = arguments.number("part-bytes")?;
+    if given.is_none() && arguments.get("work")? == "put" {
+        return Ok(PartSize::Auto);
+    }
+    let part_bytes = given.unwrap_or(PART_BYTES);
+    if part_bytes < PART_BYTES {
+        return Err(format!("parts of {part_bytes} bytes: the library makes them {PART_BYTES}").into());
+    }
+    Ok(PartSize::Target(part_bytes))
 }
 
 /// One object and where it goes.
