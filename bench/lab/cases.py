@@ -1,4 +1,4 @@
-"""A case: what is fetched, from where, to where and by whom, as its file in cases/ describes it."""
+"""A case: what is fetched or sent, from where, to where and by whom, as its file in cases/ describes it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +7,12 @@ from content import FORMS, FORM_OF_READING, Objects, useful_bytes
 from peers import LANDINGS
 from table import Table
 
-ORIGINS = ("nginx", "nginx-tls", "minio", "minio-tls", "serve", "serve-tls", "shaped", "shaped-tls", "afar", "afar-tls")
+READ = ("nginx", "nginx-tls", "minio", "minio-tls", "serve", "serve-tls", "shaped", "shaped-tls", "afar", "afar-tls")
+# They forget the bytes, so nothing can be read there.
+SINKS = ("sink", "sink-tls", "sink-afar")
+ORIGINS = (*READ, *SINKS)
+# To which clients send; the others serve the lab's own files.
+WRITTEN = ("minio", "minio-tls", *SINKS)
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,8 @@ class Case:
     # By suite: which of the peers it has no time for.
     without: dict[str, list[str]]
     sweep: Sweep | None
-    # Beside the settings of the peers: one number in flight and one size of a part, given to each peer that can be told.
-    alike: tuple[int, int] | None
+    # Beside the settings of the peers, given to each peer that can be told: numbers in flight with sizes of a part.
+    alike: list[tuple[int, int]]
     # How objects are named: see content.FORMS.
     form: str
     # Of a mount: what its reader is told.
@@ -73,13 +78,15 @@ def load_case(file: Path) -> Case:
     table = Table.load(file)
     work = table.choice("work", LANDINGS)
     landing = table.choice("landing", LANDINGS[work])
+    origin = table.choice("origin", ORIGINS)
+    check_origin(table, origin, work)
     suites = {name: part for name in SUITES if (part := table.table(name))}
     case = Case(
         name=file.stem,
         file=file,
         title=table.text("title"),
         why=table.text("why"),
-        origin=table.choice("origin", ORIGINS),
+        origin=origin,
         work=work,
         landing=landing,
         peers=table.texts("peers"),
@@ -93,6 +100,8 @@ def load_case(file: Path) -> Case:
         alike=alike(table.table("alike")),
     )
     table.finish()
+    if case.disk and work == "put":
+        raise table.error("disk", "is for files that a client writes, and this one sends")
     if case.disk and case.landing not in ("file", "files"):
         raise table.error("disk", f"is for files, and the landing is {case.landing}")
     if not case.suites:
@@ -100,11 +109,19 @@ def load_case(file: Path) -> Case:
     return case
 
 
+def check_origin(table: Table, origin: str, work: str):
+    if work == "put" and origin not in WRITTEN:
+        raise table.error("origin", f"{origin} serves the lab's own files, and nothing is sent there: {', '.join(WRITTEN)} take what is sent")
+    if work != "put" and origin not in READ:
+        raise table.error("origin", f'{origin} forgets the bytes that it takes, so nothing can be read there: is for work = "put"')
+
+
 def scale(table: Table, work: str, landing: str) -> Objects:
     objects = Objects(table.size("size"), table.count("count", 1), table.size("read") if "read" in table.data else None)
     table.finish()
-    if work in ("get", "python") and objects.count != 1:
-        raise table.error("count", 'is for work = "many" and "mount"')
+    one = work in ("get", "python") or (work == "put" and landing != "files")
+    if one and objects.count != 1:
+        raise table.error("count", 'is for work = "many" and "mount", and to put "files"')
     if objects.read is not None and work != "mount":
         raise table.error("read", 'is for work = "mount": what its reader reads of the objects')
     if objects.size == 0:
@@ -122,7 +139,7 @@ def form(table: Table, work: str, landing: str) -> str:
         return FORM_OF_READING[landing]
     if work == "mount":
         return table.choice("objects", FORMS, "one")
-    return "many" if work == "many" else "one"
+    return "many" if work == "many" or (work == "put" and landing == "files") else "one"
 
 
 def reader(table: Table | None) -> list[str]:
@@ -135,12 +152,16 @@ def reader(table: Table | None) -> list[str]:
     return [word for name, value in values.items() for word in (f"--{name}", str(value))]
 
 
-def alike(table: Table | None) -> tuple[int, int] | None:
+def alike(table: Table | None) -> list[tuple[int, int]]:
+    """One number and one size, or lists of both: then each number with each size."""
     if table is None:
-        return None
+        return []
+    if type(table.data.get("parallel")) is list:
+        pairs = sweep(table)
+        return [(parallel, size) for parallel in pairs.parallel for size in pairs.part_bytes]
     found = table.count("parallel"), table.size("part_size")
     table.finish()
-    return found
+    return [found]
 
 
 def sweep(table: Table | None) -> Sweep | None:

@@ -73,7 +73,7 @@ class Catalogue:
             if name in case.without[suite]:
                 continue
             peer = self.peers[name]
-            chosen = [peer.settings[settings]] if settings else list(peer.settings.values())
+            chosen = [peer.settings[settings]] if settings else settings_for(case, peer)
             if case.sweep and name != case.floor:
                 base = chosen[0] if settings else PLAIN
                 pairs = [(parallel, size) for parallel in case.sweep.parallel for size in case.sweep.part_bytes]
@@ -83,8 +83,14 @@ class Catalogue:
         if case.alike:
             # Once a peer, however many of its settings the case names.
             peers = {cell.peer.name: cell.peer for cell in found if cell.peer.sweep and cell.peer.name != case.floor}
-            found += [told(case, objects, peer, PLAIN, *case.alike, "the same for every peer that can be told") for peer in peers.values()]
+            why = "the same for every peer that can be told"
+            found += [told(case, objects, peer, PLAIN, *pair, why) for peer in peers.values() for pair in case.alike]
         return found
+
+
+def settings_for(case: Case, peer: Peer) -> list[Settings]:
+    """All that fit its kind of work."""
+    return [each for each in peer.settings.values() if each.work in (None, case.work)]
 
 
 def told(case: Case, objects: Objects, peer: Peer, base: Settings, parallel: int, part_bytes: int, why: str) -> Cell:
@@ -95,10 +101,10 @@ def told(case: Case, objects: Objects, peer: Peer, base: Settings, parallel: int
     return Cell(case, objects, peer, settings, parallel, part_bytes)
 
 
-def labels_of(entry: str, peers: dict[str, Peer]) -> list[str]:
+def labels_of(entry: str, case: Case, peers: dict[str, Peer]) -> list[str]:
     """What an entry of a case stands for."""
     name, _, settings = entry.partition(":")
-    return [entry] if settings else [f"{name}:{each}" for each in peers[name].settings]
+    return [entry] if settings else [f"{name}:{each.name}" for each in settings_for(case, peers[name])]
 
 
 def check_globs(what: str, globs: list[str], names):
@@ -135,6 +141,8 @@ def check(case: Case, peers: dict[str, Peer]):
         peer = peers[name]
         if settings and settings not in peer.settings:
             raise error("peers", f"{name} has no settings {settings!r}{nearest(settings, peer.settings)}")
+        if settings and peer.settings[settings].work not in (None, case.work):
+            raise error("peers", f"{name}'s settings {settings!r} are for {peer.settings[settings].work}, and the work is {case.work}")
         if (case.work, case.landing) not in peer.calls:
             there = ", ".join(f"[{work}.{landing}]" for work, landing in peer.calls)
             raise error("peers", f"{name} has no [{case.work}.{case.landing}] in its peer.toml, only {there}")
@@ -142,7 +150,7 @@ def check(case: Case, peers: dict[str, Peer]):
             raise error("peers", f"{name} has no [tls] in its peer.toml, and {case.origin} speaks TLS")
         if case.sweep and name != case.floor and peer.sweep is None:
             raise error("peers", f"{name} has no [sweep] in its peer.toml")
-    labels = [label for entry in case.peers for label in labels_of(entry, peers)]
+    labels = [label for entry in case.peers for label in labels_of(entry, case, peers)]
     if len(set(labels)) != len(labels):
         raise error("peers", f"names {next(label for label in labels if labels.count(label) > 1)} twice")
     names = {entry.partition(":")[0] for entry in case.peers}

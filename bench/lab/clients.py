@@ -7,6 +7,7 @@ from pathlib import Path
 
 import content
 import scratch
+import stored
 import variables
 from catalogue import Cell
 from content import BUCKET, Content
@@ -32,14 +33,18 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Ground:
-    """Where the runs of a case take place: a folder that each of them finds empty, and what is fetched."""
+    """Where the runs of a case take place: a folder that each of them finds empty, as the origin of what is sent, and what is
+    fetched or sent."""
 
     work: Path
     content: Content
     origin: Origin
     disk: bool = False
+    sends: bool = False
 
     def clean(self):
+        if self.sends:
+            stored.delete_all(self.origin)
         scratch.remove(self.work)
         if self.disk:
             # Nobody writes back what another one left.
@@ -78,7 +83,7 @@ def client(cell: Cell, installed: Installed, ground: Ground, check: bool) -> Cli
     env = {name: variables.fill([value], values, {})[0] for name, value in added.items()}
     path = os.environ.get("PATH", os.defpath)
     base = {"PATH": path, "HOME": str(ground.work / "home"), **ENVIRONMENT}
-    return Client(argv, {**base, **env}, str(ground.work), cell.call.talks, stdout(cell, check))
+    return Client(argv, {**base, **env}, str(ground.work), cell.call.talks, stdout(cell, check), stdin(cell, ground))
 
 
 def dumps(cell: Cell) -> bool:
@@ -99,9 +104,16 @@ def reader(cell: Cell, ground: Ground) -> list[str]:
 def stdout(cell: Cell, check: bool) -> str:
     if cell.call.drops_stdout:
         return "hash" if check else "drop"
-    if cell.case.landing == "pipe":
+    if cell.case.landing == "pipe" and cell.case.work != "put":
         return "hash" if check else "drain"
     return "keep"
+
+
+def stdin(cell: Cell, ground: Ground) -> str | None:
+    """The file that comes to the client as a stream, unless it talks: then it opens it."""
+    if cell.case.work == "put" and cell.case.landing == "pipe" and not cell.call.talks:
+        return str(stored.source(cell.objects, cell.case.form, ground.content))
+    return None
 
 
 def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
@@ -126,6 +138,9 @@ def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
     if cell.case.work in ("get", "python"):
         key = content.keys(objects, cell.case.form)[0]
         return {**values, "key": key, "url": f"{origin.endpoint}/{BUCKET}/{key}", "bytes": str(objects.size)}
+    if cell.case.work == "put":
+        source = str(stored.source(objects, cell.case.form, ground.content))
+        return {**values, "source": source, "key": stored.KEY, "url": f"{origin.endpoint}/{BUCKET}/{stored.KEY}", "prefix": stored.PREFIX}
     return {**values, "prefix": content.prefix(objects, cell.case.form), "keys": str(keys_file(cell, ground))}
 
 
@@ -141,6 +156,9 @@ def keys_file(cell: Cell, ground: Ground) -> Path:
 def check_delivery(cell: Cell, measured: Measured, ground: Ground):
     """In the check: each byte of it, by its hash. Raises RunFailed."""
     check_amount(cell, measured, ground)
+    if cell.case.work == "put":
+        stored.check_bytes(ground.origin, cell.objects, cell.case.form, ground.content)
+        return
     wanted = content.keys(cell.objects, cell.case.form)[0]
     if measured.stdout_sha256 is not None:
         compare(measured.stdout_bytes, measured.stdout_sha256, cell.objects.size, ground.content.sha256[wanted], "it wrote")
@@ -162,7 +180,11 @@ def check_amount(cell: Cell, measured: Measured, ground: Ground):
     if measured.said_bytes is not None and measured.said_bytes != total:
         raise RunFailed(f"it said that it delivered {measured.said_bytes} bytes of {total}")
     if measured.fetched_bytes < total:
-        raise RunFailed(f"only {measured.fetched_bytes} bytes crossed loopback for {total}: it did not fetch them all")
+        verb = "send" if cell.case.work == "put" else "fetch"
+        raise RunFailed(f"only {measured.fetched_bytes} bytes crossed loopback for {total}: it did not {verb} them all")
+    if cell.case.work == "put":
+        stored.check_sizes(ground.origin, cell.objects, cell.case.form)
+        return
     if cell.case.landing == "file":
         size = ground.target.stat().st_size if ground.target.is_file() else None
         if size != total:

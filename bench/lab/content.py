@@ -1,4 +1,4 @@
-"""The bytes that are fetched: the same on every machine, no two places alike, in files that the origins serve."""
+"""The bytes that are fetched or sent: the same on every machine, no two places alike, in files."""
 
 import hashlib
 import random
@@ -32,7 +32,7 @@ FILES_IN_A_FOLDER = 100
 
 @dataclass(frozen=True)
 class Objects:
-    """What is fetched; cases of the same size and number share them."""
+    """What is fetched or sent; cases of the same size and number share them."""
 
     size: int
     count: int

@@ -27,6 +27,8 @@ STATUS = "/.lab-status"
 SHAPE = ["--latency", "20ms", "--per-connection", "64MiB/s"]
 # The same from further away.
 AFAR = ["--latency", "30ms", "--per-connection", "64MiB/s"]
+# For what is sent: the request's body has the same limit.
+SINK_AFAR = ["--latency", "30ms", "--per-connection", "16MiB/s"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,17 @@ class Site:
 
     scratch: Path
     content: Content
+    # What clients send: no origin serves it.
+    sources: Content
     flatout: str
     cache: Path
 
 
 class Origin:
     """A server on loopback, as a context: it answers inside, and is gone outside."""
+
+    # Whether it keeps no more of what is sent than names, sizes and checksums.
+    forgets = False
 
     def __init__(self, name: str, site: Site, counts: bool = False):
         self.name, self.site, self.counts = name, site, counts
@@ -103,8 +110,13 @@ class Origin:
     def fill(self):
         """For who does not serve the folder as it is."""
 
+    def make_bucket(self):
+        self.must("made no bucket", ["--request", "PUT", f"{self.endpoint}/{BUCKET}"])
+
     def put_all(self):
         """One curl puts all objects, over connections that it keeps."""
+        if not self.site.content.sha256:
+            return
         wanted = self.folder / "puts"
         with wanted.open("w") as file:
             for key in self.site.content.sha256:
@@ -257,7 +269,7 @@ class MinIo(Origin):
 
     def fill(self):
         """By PUT, since it keeps objects in a form of its own."""
-        self.must("made no bucket", ["--request", "PUT", f"{self.endpoint}/{BUCKET}"])
+        self.make_bucket()
         self.put_all()
 
     def about(self) -> str:
@@ -273,10 +285,13 @@ class Serve(Origin):
         keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
         secure = ["--tls-cert", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)] if self.tls else []
         shape = self.shape()
-        where = ["--root", str(self.site.content.www), "--listen", f"127.0.0.1:{self.port}"]
+        where = [*self.store(), "--listen", f"127.0.0.1:{self.port}"]
         # Only where somebody asks how many there were: of many small objects each would be a line.
         log = ["--log", str(self.folder / "requests")] if self.counts else []
         return [self.site.flatout, "serve", *where, *keys, *secure, *shape, *log]
+
+    def store(self) -> list[str]:
+        return ["--root", str(self.site.content.www)]
 
     def requests(self) -> int | None:
         """The lines of its log; the lab's own puts stand there too, but before the first run."""
@@ -286,7 +301,7 @@ class Serve(Origin):
             return sum(1 for _ in log)
 
     def shape(self) -> list[str]:
-        return {"shaped": SHAPE, "afar": AFAR}.get(self.kind, [])
+        return {"shaped": SHAPE, "afar": AFAR, "sink-afar": SINK_AFAR}.get(self.kind, [])
 
     def fill(self):
         """What was put through it has a checksum that it states. Shaped, each of many would take its time."""
@@ -296,10 +311,30 @@ class Serve(Origin):
     def about(self) -> str:
         shape = self.shape()
         shape = f", {shape[1]} before each answer, {shape[3]} a connection" if shape else ""
-        return f"{said([self.site.flatout, '--version'])} serve from tmpfs{', TLS' if self.tls else ''}{shape}"
+        return f"{said([self.site.flatout, '--version'])} serve {self.keeps()}{', TLS' if self.tls else ''}{shape}"
+
+    def keeps(self) -> str:
+        return "from tmpfs"
 
 
-KINDS = {"nginx": Nginx, "minio": MinIo, "serve": Serve, "shaped": Serve, "afar": Serve}
+class Sink(Serve):
+    """For what is sent: our own origin, which remembers names, sizes and checksums, and forgets the bytes."""
+
+    forgets = True
+
+    def store(self) -> list[str]:
+        return ["--memory", "--sink"]
+
+    def fill(self):
+        """Some clients ask for the bucket before they send to it."""
+        self.make_bucket()
+
+    def keeps(self) -> str:
+        return "--sink, which keeps sizes and checksums alone"
+
+
+SERVED = {"serve": Serve, "shaped": Serve, "afar": Serve, "sink": Sink, "sink-afar": Sink}
+KINDS = {"nginx": Nginx, "minio": MinIo, **SERVED}
 
 
 def origin(name: str, site: Site, counts: bool = False) -> Origin:

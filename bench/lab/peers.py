@@ -11,6 +11,8 @@ from table import Table
 LANDINGS = {
     "get": ("nowhere", "memory", "file", "pipe"),
     "many": ("nowhere", "files"),
+    # Where what is sent comes from: a file, standard input, a folder of many files.
+    "put": ("file", "pipe", "files"),
     # Who reads in a mount, and how: see lab/mounted.py.
     "mount": ("direct", "buffered", "random", "small", "mmap", "safetensors", "by-name", "list", "list-again"),
     # What a Python program does with what it reads: see peers/reads.py.
@@ -28,11 +30,13 @@ class Settings:
     why: str | None
     args: list[str]
     env: dict[str, str]
+    # The only kind of work that they are for; None: any.
+    work: str | None = None
 
 
 @dataclass(frozen=True)
 class Call:
-    """The command line for one kind of work into one landing."""
+    """The command line for one kind of work into one landing, or from one source."""
 
     run: list[str]
     # Speaks ready, go and done; else the whole process is measured.
@@ -109,7 +113,8 @@ def settings(table: Table) -> dict[str, Settings]:
         if why is None and name != "default":
             raise each.error("why", "is missing: name the place in the peer's documentation that advises it")
         known = variables.ALWAYS - {"settings", "tls", "program"}
-        found[name] = Settings(name, why, checked(each, "args", known, []), environment(each, known))
+        work = each.choice("work", LANDINGS, None)
+        found[name] = Settings(name, why, checked(each, "args", known, []), environment(each, known), work)
         each.finish()
     if not found:
         raise table.error("settings", "has no settings; leave it out for the default alone")
@@ -131,14 +136,13 @@ def calls(table: Table) -> dict[tuple[str, str], Call]:
         if group:
             group.finish()
     if not found:
-        raise UsageError(f"{table.file}: there is no [get.LANDING], no [many.LANDING] and no [python.LANDING]: nothing could be measured")
+        raise UsageError(f"{table.file}: there is no [get.LANDING], no [many.LANDING], no [put.SOURCE] and no [python.LANDING]: nothing could be measured")
     return found
 
 
 def call(table: Table, work: str, landing: str) -> Call:
-    known = variables.ALWAYS | variables.OF_WORK[work] | variables.OF_LANDING.get(landing, set())
     found = Call(
-        run=checked(table, "run", known),
+        run=checked(table, "run", variables.of(work, landing)),
         talks=table.flag("talks"),
         drops_stdout=table.choice("stdout", ("drop",), None) == "drop",
     )
@@ -149,11 +153,23 @@ def call(table: Table, work: str, landing: str) -> Call:
         raise table.error("run", 'what it delivers cannot be checked: needs talks = true or stdout = "drop"')
     if work == "python" and not found.talks:
         raise table.error("run", "is a part of a Python program, and only what talks can say where it begins: needs talks = true")
-    if found.talks and (landing == "pipe" or found.drops_stdout):
+    if work == "put":
+        check_source(table, landing, found)
+    elif found.talks and (landing == "pipe" or found.drops_stdout):
         raise table.error("talks", "speaks on standard output, so the object cannot go there")
     if found.drops_stdout and landing != "nowhere":
         raise table.error("stdout", "can be dropped only where the landing is nowhere")
     return found
+
+
+def check_source(table: Table, landing: str, found: Call):
+    """That what is sent is named once: as {source}, or by nobody where it comes on standard input."""
+    named = any("{source}" in argument for argument in found.run)
+    if landing == "pipe" and not found.talks and named:
+        raise table.error("run", "gets what it sends on standard input: without {source}")
+    if (landing != "pipe" or found.talks) and not named:
+        reason = "is spoken to on standard input, so what it sends cannot come there" if landing == "pipe" else "does not say what is sent"
+        raise table.error("run", f"{reason}: needs {{source}}")
 
 
 def sweep(table: Table | None) -> list[str] | None:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streams import Drain, Lines, Tail
+from streams import Drain, Feed, Lines, Tail
 from machine import busy_seconds
 from sampler import Loopback, Sampler, peak_rate
 from sizes import rounded
@@ -51,13 +51,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Client:
-    """What is started. `stdout` is one of: keep (its last words), drop, drain (a pipe that is emptied), hash (for the check)."""
+    """What is started. `stdout` is one of: keep (its last words), drop, drain (a pipe that is emptied), hash (for the check).
+    `stdin` is a file that comes to it through a pipe."""
 
     argv: list[str]
     env: dict[str, str]
     folder: str
     talks: bool = False
     stdout: str = "keep"
+    stdin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Measured:
     origin_cpu_seconds: float
     fetched_bytes: int
     peak_bytes_per_s: float
-    # Of what empties the client's pipe, or reads in its mount.
+    # Of what fills or empties the client's pipe, or reads in its mount.
     drain_cpu_seconds: float = 0.0
     # Of whoever else was at work on this machine, or on its host.
     foreign_cpu_seconds: float = 0.0
@@ -118,7 +120,9 @@ class Process:
     def __init__(self, client: Client, around: Surroundings):
         self.client, self.around = client, around
         self.drain = Drain(around.drain) if client.stdout == "drain" else None
-        self.tree = Tree({*around.origin_pids, *([self.drain.pid] if self.drain else [])})
+        self.feed = Feed(client.stdin) if client.stdin else None
+        self.beside = [each.pid for each in (self.drain, self.feed) if each]
+        self.tree = Tree({*around.origin_pids, *self.beside})
         self.sampler = Sampler(self.tree, around.loopback)
         self.poll = select.poll()
         self.readers: dict = {}
@@ -143,7 +147,7 @@ class Process:
                 self.client.argv,
                 env=self.client.env,
                 cwd=self.client.folder,
-                stdin=subprocess.PIPE if self.client.talks else subprocess.DEVNULL,
+                stdin=self.stdin(),
                 stdout=stdout.get(self.client.stdout, subprocess.PIPE),
                 stderr=subprocess.PIPE,
                 bufsize=0,
@@ -155,11 +159,18 @@ class Process:
             resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (self.around.limits.file_bytes,) * 2)
         if self.drain:
             self.drain.close_input()
+        if self.feed:
+            self.feed.close_output()
         self.exit_fd = os.pidfd_open(self.child.pid)
         self.poll.register(self.exit_fd, select.POLLIN)
         self.read_from(self.child.stderr, self.errors.take)
         if self.child.stdout:
             self.read_from(self.child.stdout, self.on_stdout())
+
+    def stdin(self) -> int:
+        if self.feed:
+            return self.feed.output
+        return subprocess.PIPE if self.client.talks else subprocess.DEVNULL
 
     def on_stdout(self):
         if self.client.talks:
@@ -240,7 +251,7 @@ class Process:
         return sum(map(clock_of, self.around.origin_pids))
 
     def drains(self) -> float:
-        return clock_of(self.drain.pid) if self.drain else 0.0
+        return sum(map(clock_of, self.beside), 0.0)
 
     def measured(self, seconds, origin_cpu, cpu_seconds, peak_rss, said=None, requests=None) -> Measured:
         hashed = self.client.stdout == "hash"
@@ -369,8 +380,9 @@ class Process:
                 pipe.close()
         if self.exit_fd >= 0:
             os.close(self.exit_fd)
-        if self.drain:
-            self.drain.end()
+        for each in (self.drain, self.feed):
+            if each:
+                each.end()
 
 
 def number(text: str, word: str) -> int:

@@ -18,7 +18,7 @@ from estimates import Estimate, estimate, median, ratios
 
 SCHEMA = 1
 # Where how many counts, and not how much.
-BY_OBJECTS = ("small", "list", "list-again")
+BY_OBJECTS = ("files", "small", "list", "list-again")
 # From here on the origin, or the machine, is what was measured.
 ORIGIN_BOUND = 0.9
 MACHINE_BOUND = 0.95

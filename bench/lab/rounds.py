@@ -110,7 +110,7 @@ def one_run(result: Result, what: str, is_check: bool, keep, bench: Bench):
         fail(result, with_origin(f"the lab could not run it, or look at what it delivered: {error}", bench), bench.progress)
     finally:
         # What cannot be removed now fails the next run, by name.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RunFailed):
             ground.clean()
 
 

@@ -119,17 +119,21 @@ def check_disk(needed: int):
 
 def room(cases: list[tuple[Case, Objects]]) -> tuple[int, str]:
     """The most bytes that lie in memory at once, and what they are."""
-    objects = {(each.size, each.count, case.form): each.bytes for case, each in cases}
-    copies = {(each.size, each.count, case.form): each.bytes for case, each in cases if case.origin.startswith("minio")}
+    # What is sent lies in a folder of its own, which no origin serves.
+    objects = {(each.size, each.count, case.form, case.work == "put"): each.bytes for case, each in cases}
+    read = [(case, each) for case, each in cases if case.work != "put"]
+    copies = {(each.size, each.count, case.form): each.bytes for case, each in read if case.origin.startswith("minio")}
     landing = max(landing_bytes(case, each) for case, each in cases)
     parts = {"the objects": sum(objects.values()), "MinIO's copy": sum(copies.values()), "the largest landing": landing}
     return sum(parts.values()), ", ".join(f"{name} {rounded(size)}" for name, size in parts.items() if size)
 
 
 def landing_bytes(case: Case, objects: Objects) -> int:
-    """In the check a program that talks writes down what it got, beside a memory landing."""
+    """In the check a program that talks writes down what it got, beside a memory landing. A sink keeps nothing."""
     if case.disk or case.landing == "list":
         return 0
+    if case.work == "put":
+        return objects.bytes if case.origin.startswith("minio") else 0
     if case.work == "python":
         return 2 * objects.delivered
     return {"pipe": 0, "memory": 2}.get(case.landing, 1) * objects.bytes

@@ -111,7 +111,7 @@ class Session:
         found: dict[str, list[Result]] = {}
         try:
             with scratch.folder(say) as folder:
-                site = origins.Site(folder, self.content(folder), self.flatout.argv[0], install.default_cache())
+                site = origins.Site(folder, *self.contents(folder), self.flatout.argv[0], install.default_cache())
                 for name in [each for each in ORIGINS if any(case.origin == each for case in self.cases.values())]:
                     found.update(self.measure_at(name, site))
                 scratch.end_everything()
@@ -122,13 +122,16 @@ class Session:
             self.progress.wipe()
         return [result for name in self.cases for result in found[name]]
 
-    def content(self, folder: Path) -> Content:
-        content = Content(folder / "www", python=str(install.default_cache().parent / "python/bin/python"))
+    def contents(self, folder: Path) -> tuple[Content, Content]:
+        """What origins serve, and what clients send."""
+        served = Content(folder / "www", python=str(install.default_cache().parent / "python/bin/python"))
+        sources = Content(folder / "sources")
         for cell in self.cells:
+            content = sources if cell.case.work == "put" else served
             if not content.has(cell.objects, cell.case.form):
                 self.progress.say(f"making {cell.objects.count} x {format_size(cell.objects.size)}")
                 content.make(cell.objects, cell.case.form)
-        return content
+        return served, sources
 
     def measure_at(self, name: str, site: origins.Site) -> dict[str, list[Result]]:
         """All cases of one origin. One that does not come up fails its cells, and theirs alone."""
@@ -151,14 +154,14 @@ class Session:
     def measure_case(self, case: Case, origin: origins.Origin, site: origins.Site) -> list[Result]:
         if origin.process is None:
             raise LabError(f"origin {origin.name}: it ended, and did not start again")
-        loopback = Loopback()
+        loopback, content = Loopback(), site.sources if case.work == "put" else site.content
         try:
             largest = max(cell.objects.bytes for cell in self.cells_of(case))
             limits = Limits(self.suite.limit_s, MEMORY_LIMIT_BYTES, 2 * largest + FILE_MARGIN_BYTES)
             requests = origin.requests if case.work == "python" else Surroundings.requests
             around = Surroundings(limits, origin.pids, loopback, [*self.flatout.argv, "__drain"], requests)
             with scratch.folder(say, scratch.DISK) if case.disk else contextlib.nullcontext(site.scratch) as folder:
-                ground = Ground(folder / "work", site.content, origin, case.disk)
+                ground = Ground(folder / "work", content, origin, case.disk, case.work == "put")
                 return measure(self.cells_of(case), self.rounds, Bench(ground, around, self.installed, self.progress))
         finally:
             loopback.close()

@@ -69,8 +69,41 @@ class Drain:
     def end(self):
         """The client is gone, so what is left in the pipe is soon read."""
         self.close_input()
+        wait_or_kill(self.process)
+
+
+class Feed:
+    """A process that writes a file into a pipe of 1 MiB, as `cat FILE |` does in a shell. Its CPU is its own."""
+
+    def __init__(self, path: str):
+        self.output, end = os.pipe()
         try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            fcntl.fcntl(end, F_SETPIPE_SZ, PIPE_BYTES)
+            self.process = subprocess.Popen(
+                ["cat", path], stdin=subprocess.DEVNULL, stdout=end, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except BaseException:
+            self.close_output()
+            raise
+        finally:
+            os.close(end)
+        self.pid = self.process.pid
+
+    def close_output(self):
+        """Once the client holds it, the lab must not: who feeds a client that has gone ends by the signal."""
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
+
+    def end(self):
+        """The client is gone, and with it the last reader."""
+        self.close_output()
+        wait_or_kill(self.process)
+
+
+def wait_or_kill(process: subprocess.Popen):
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -8,13 +8,30 @@ NAME = re.compile(r"\{([A-Za-z_]*)\}")
 
 # In every command line.
 ALWAYS = {"program", "folder", "endpoint", "bucket", "access_key", "secret_key", "ca", "work", "cores", "settings", "tls"}
-# What a kind of work, or a landing, adds.
-OF_WORK = {"get": {"url", "key", "bytes"}, "many": {"prefix", "keys"}, "mount": {"mount_point"}, "python": {"url", "key", "bytes"}}
-OF_LANDING = {"file": {"target"}, "files": {"target"}}
+# What a kind of work adds, and what a landing of it.
+OF_WORK = {
+    "get": {"url", "key", "bytes"},
+    "many": {"prefix", "keys"},
+    "put": {"source"},
+    "mount": {"mount_point"},
+    "python": {"url", "key", "bytes"},
+}
+OF_LANDING = {
+    ("get", "file"): {"target"},
+    ("many", "files"): {"target"},
+    ("put", "file"): {"url", "key"},
+    ("put", "pipe"): {"url", "key"},
+    ("put", "files"): {"prefix"},
+}
 OF_SWEEP = {"parallel", "part_bytes", "part_mib"}
 
 # Where one argument stands for any number of them.
 SPLICED = {"program", "settings", "tls"}
+
+
+def of(work: str, landing: str) -> set[str]:
+    """The variables of a call."""
+    return ALWAYS | OF_WORK[work] | OF_LANDING.get((work, landing), set())
 
 
 def unknown(argument: str, known: set[str]) -> str | None:

@@ -36,7 +36,7 @@ def run(about, transfers, options=()):
 
 def arguments(about, options):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", required=True, choices=["get", "many", "python"])
+    parser.add_argument("--work", required=True, choices=["get", "many", "put", "python"])
     parser.add_argument("--landing", required=True)
     parser.add_argument("--endpoint", required=True, metavar="URL")
     parser.add_argument("--bucket", required=True)
@@ -45,6 +45,7 @@ def arguments(about, options):
     parser.add_argument("--keys", metavar="FILE", help="one key a line")
     parser.add_argument("--prefix", default="", help="what of a key is no part of its file's name")
     parser.add_argument("--target", help="a file, or a folder for many")
+    parser.add_argument("--source", metavar="FILE", help="what is sent")
     parser.add_argument("--ca", metavar="FILE", help="the authority of a TLS origin")
     parser.add_argument("--parallel", type=int, help="requests at a time")
     parser.add_argument("--part-bytes", type=int)

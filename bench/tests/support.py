@@ -38,18 +38,18 @@ class WithClients(WithFolder):
         self.addCleanup(loopback.close)
         self.loopback = loopback
 
-    def run_client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024):
+    def run_client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024, stdin=None):
         """What one run measured. Raises RunFailed."""
         try:
-            return run(*self.client(code, talks, stdout, seconds, memory_mib))
+            return run(*self.client(code, talks, stdout, seconds, memory_mib, stdin))
         finally:
             self.assertEqual(processes_of(self.folder), [], "processes are left")
             self.assertEqual(Tree(set()).pids(), [], "children are left")
 
-    def client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024) -> tuple[Client, Surroundings]:
+    def client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024, stdin=None) -> tuple[Client, Surroundings]:
         program = self.folder / "client.py"
         program.write_text("import os, signal, sys, time\nsay = lambda line: print(line, flush=True)\n" + code)
-        client = Client([PYTHON, "-S", str(program)], {"FOLDER": str(self.folder)}, str(self.folder), talks, stdout)
+        client = Client([PYTHON, "-S", str(program)], {"FOLDER": str(self.folder)}, str(self.folder), talks, stdout, stdin)
         return client, Surroundings(Limits(seconds, memory_mib * MIB), [], self.loopback, DRAIN)
 
     def reason(self, code: str, **more) -> str:

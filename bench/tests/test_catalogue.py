@@ -106,7 +106,7 @@ class Peers(WithBench):
                 ("[get.file]", nowhere): 'get.nowhere.run: what it delivers cannot be checked: needs talks = true or stdout = "drop"',
                 ("[get.file]", '[get.file]\nstdout = "drop"'): "get.file.stdout: can be dropped only where the landing is nowhere",
                 ("[get.file]", '[get.file]\nstdout = "drip"'): "get.file.stdout: 'drip' is none of them; did you mean drop?",
-                (PEER[PEER.index("[get.file]") : PEER.index("[sweep]")], ""): "there is no [get.LANDING], no [many.LANDING] and no [python.LANDING]: nothing could be measured",
+                (PEER[PEER.index("[get.file]") : PEER.index("[sweep]")], ""): "there is no [get.LANDING], no [many.LANDING], no [put.SOURCE] and no [python.LANDING]: nothing could be measured",
                 ("[get.file]", '[python.zip]\nrun = ["{program}"]\n[get.file]'): "python.zip.run: is a part of a Python program, and only what talks can say where it begins: needs talks = true",
             }
         )
@@ -129,7 +129,7 @@ class Cases(WithBench):
                 ('origin = "nginx"', 'origin = "ngnix"'): "origin: 'ngnix' is none of them; did you mean nginx?",
                 ('landing = "file"', 'landing = "files"'): "landing: 'files' is none of them; did you mean file?",
                 ('size = "8MiB"', 'size = "8M"'): "quick.size: '8M' is no size; write one as 128KiB, 8MiB or 4GiB",
-                ('size = "8MiB"', 'size = "8MiB"\ncount = 2'): 'quick.count: is for work = "many" and "mount"',
+                ('size = "8MiB"', 'size = "8MiB"\ncount = 2'): 'quick.count: is for work = "many" and "mount", and to put "files"',
                 ('size = "8MiB"', 'size = "8MiB"\nread = "1MiB"'): 'quick.read: is for work = "mount": what its reader reads of the objects',
                 ("[quick]", "[quikc]"): "quikc: is unknown; did you mean quick?",
                 ('[quick]\nsize = "8MiB"', ""): "quick: no suite runs this case: write a table smoke, quick, full with its size",
@@ -179,6 +179,8 @@ class Cells(WithBench):
         found = self.load(case=CASE + '[alike]\nparallel = 32\npart_size = "8MiB"').cells("quick")
         self.assertEqual([cell.settings.name for cell in found], ["default", "advised", "32 x 8MiB"])
         self.assertEqual(found[2].settings.args, ["-j32", "--part", "8"])
+        found = self.load(case=CASE + '[alike]\nparallel = [1, 2]\npart_size = ["8MiB", "9MiB"]').cells("quick")
+        self.assertEqual([cell.settings.name for cell in found[2:]], ["1 x 8MiB", "1 x 9MiB", "2 x 8MiB", "2 x 9MiB"])
 
     def test_the_floor_of_a_sweep_keeps_its_settings(self):
         sweep = CASE.replace('peers = ["one"]', 'peers = ["one"]\nfloor = "one"') + '[sweep]\nparallel = [4]\npart_size = ["2MiB"]'

@@ -1,6 +1,6 @@
-"""The AWS CRT for Python: one object to a file by s3transfer's CRT manager, or to nowhere by its own client; many.
+"""The AWS CRT for Python: one object to a file, or from one, by s3transfer's CRT manager, or to nowhere by its own client; many.
 
-To a file the C library writes itself; to nowhere it calls `on_body` with each part, which drops it. In both, it decides
+A file the C library reads and writes itself; to nowhere it calls `on_body` with each part, which drops it. In both, it decides
 how many connections there are by the throughput that it is told to aim at.
 """
 
@@ -32,6 +32,17 @@ def get_file(job):
         with manager:
             manager.download(job.bucket, job.key, target).result()
         return talk.landed(target)
+
+    return transfer
+
+
+def put_file(job):
+    manager = transfer_manager(job)
+
+    def transfer():
+        with manager:
+            manager.upload(job.source, job.bucket, job.key).result()
+        return os.stat(job.source).st_size
 
     return transfer
 
@@ -131,6 +142,7 @@ if __name__ == "__main__":
         {
             ("get", "file"): get_file,
             ("get", "nowhere"): get_nowhere,
+            ("put", "file"): put_file,
             ("many", "files"): many_files,
             ("many", "nowhere"): many_nowhere,
         },

@@ -1,5 +1,5 @@
 //! The S3 transfer manager of the AWS SDK for Rust: one object to nowhere (its body, in order) or to a file (its own
-//! `write_to_path`); many objects, 128 in flight, each a download of its own.
+//! `write_to_path`); many objects, 128 in flight, each a download of its own; one file as an object (`InputStream::from_path`).
 //!
 //! The transfer manager runs threads and connections of its own; here it is only driven, by a runtime of one thread, as
 //! its example `cp` does. The environment gives it keys, region, and a TLS origin's authority (SSL_CERT_FILE).
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use aws_sdk_s3_transfer_manager::io::InputStream;
 use aws_sdk_s3_transfer_manager::types::{ConcurrencyMode, PartSize};
 use aws_sdk_s3_transfer_manager::{Client, Config};
 use talk::{Arguments, IN_FLIGHT, Result};
@@ -34,6 +35,9 @@ fn main() -> ExitCode {
 async fn run() -> Result<Option<u64>> {
     let arguments = Arguments::read()?;
     let client = client(&arguments).await?;
+    if arguments.get("work")? == "put" {
+        return put(&client, &arguments).await;
+    }
     let jobs = jobs(&arguments)?;
     if !talk::ready()? {
         return Ok(None);
@@ -42,15 +46,23 @@ async fn run() -> Result<Option<u64>> {
     transfer(client, bucket, jobs).await.map(Some)
 }
 
+async fn put(client: &Client, arguments: &Arguments) -> Result<Option<u64>> {
+    let (bucket, key) = (arguments.get("bucket")?, arguments.get("key")?);
+    let path = Path::new(arguments.get("source")?);
+    let bytes = fs::metadata(path)?.len();
+    if !talk::ready()? {
+        return Ok(None);
+    }
+    let body = InputStream::from_path(path)?;
+    client.upload().bucket(bucket).key(key).body(body).initiate()?.join().await?;
+    Ok(Some(bytes))
+}
+
 async fn client(arguments: &Arguments) -> Result<Client> {
     let shared = aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await;
     let s3 = aws_sdk_s3::config::Builder::from(&shared)
         .endpoint_url(arguments.get("endpoint")?)
         .force_path_style(true);
-    let part_bytes = arguments.number("part-bytes")?.unwrap_or(PART_BYTES);
-    if part_bytes < PART_BYTES {
-        return Err(format!("parts of {part_bytes} bytes: the library makes them {PART_BYTES}").into());
-    }
     let concurrency = match arguments.number("parallel")? {
         Some(requests) => ConcurrencyMode::Explicit(requests as usize),
         None => ConcurrencyMode::Auto,
@@ -59,9 +71,21 @@ async fn client(arguments: &Arguments) -> Result<Client> {
         Config::builder()
             .s3_config(s3)
             .concurrency(concurrency)
-            .part_size(PartSize::Target(part_bytes))
+            .part_size(part_size(arguments)?)
             .build(),
     ))
+}
+
+fn part_size(arguments: &Arguments) -> Result<PartSize> {
+    let given = arguments.number("part-bytes")?;
+    if given.is_none() && arguments.get("work")? == "put" {
+        return Ok(PartSize::Auto);
+    }
+    let part_bytes = given.unwrap_or(PART_BYTES);
+    if part_bytes < PART_BYTES {
+        return Err(format!("parts of {part_bytes} bytes: the library makes them {PART_BYTES}").into());
+    }
+    Ok(PartSize::Target(part_bytes))
 }
 
 /// One object and where it goes.
@@ -82,7 +106,7 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>> {
     let keys = match arguments.get("work")? {
         "get" => return Ok(vec![Job { key: arguments.get("key")?.to_owned(), landing: one(arguments)? }]),
         "many" => arguments.keys()?,
-        other => return Err(format!("--work {other}: get or many").into()),
+        other => return Err(format!("--work {other}: get, many or put").into()),
     };
     let prefix = arguments.find("prefix").unwrap_or_default();
     let landing = |key: &String| match (arguments.get("landing")?, arguments.find("check")) {

@@ -24,7 +24,7 @@ pub enum Bench {
     /// Fetch one object by every combination of concurrency and part size, in turn, and name the fastest
     #[command(after_help = help::BENCH_SWEEP, mut_args(listed_where_swept))]
     Sweep(BenchSweep),
-    /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is
+    /// One transfer in this process, for a lab that measures it from outside: 'ready' when everything is
     /// prepared, 'go' on standard input starts it, 'done BYTES' ends it
     #[command(hide = true)]
     Peer(BenchPeer),
@@ -105,15 +105,18 @@ pub struct BenchPeer {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as
     /// s3://BUCKET[/FOLDER]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
-    pub source: String,
+    pub url: String,
+    /// Send this file to the URL instead of fetching from it; it stays there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["recursive", "landing", "check"])]
+    pub send: Option<PathBuf>,
     /// Everything below a folder of a bucket
     #[arg(long, short)]
     pub recursive: bool,
     /// nowhere, memory (one buffer, touched before 'ready') or file:PATH (new; it stays)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: LandingKind,
-    /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a
-    /// call
+    /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, with --send send:N:SIZE
+    /// or sendfile:N:SIZE; connections and bytes a call
     #[arg(long, value_name = "SHAPE")]
     pub floor: Option<FloorShape>,
     /// Show what was delivered: a file with the object's bytes, each at its offset; with -r a folder

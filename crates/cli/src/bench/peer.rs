@@ -1,4 +1,4 @@
-//! `flatout bench peer`: one fetch in this process, for a lab that measures it from outside.
+//! `flatout bench peer`: one transfer in this process, for a lab that measures it from outside.
 //!
 //! A line each way: `ready` when everything is prepared, `go` on standard input, `done BYTES` or `failed
 //! REASON`; then the process waits for the end of its standard input, so that its figures can be read while
@@ -14,6 +14,7 @@ use crate::bench::floor::{FloorCall, FloorShape};
 use crate::bench::get::{self, refuse_existing};
 use crate::bench::many;
 use crate::bench::prepare::prepare;
+use crate::bench::put;
 use crate::bench::spec::{ChildWork, LandingKind, Spec};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -41,8 +42,26 @@ fn serve(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// The spec of a repetition, with the bytes in the file of `--check` where they would have been dropped.
+/// The spec of a repetition. Standard output is the lab's: nobody there wants progress.
 fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
+    let spec = match &args.send {
+        Some(file) => spec_of_put(file, args, console)?,
+        None => spec_of_get(args, console)?,
+    };
+    Ok(Spec { progress: false, ..spec })
+}
+
+fn spec_of_put(file: &Path, args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
+    let bench = put::prepare(Some(file), None, &args.url, &args.knobs, console)?;
+    let work = match args.floor {
+        None => ChildWork::Put,
+        Some(shape) => ChildWork::FloorPut(of_put(shape, bench.is_secure())?),
+    };
+    Ok(Spec { work, ..bench.spec().clone() })
+}
+
+/// With the bytes in the file of `--check` where they would have been dropped.
+fn spec_of_get(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
     let landing = match (&args.landing, &args.check) {
         (LandingKind::Stream, _) => return Err(no_stream()),
         (LandingKind::Nowhere, Some(check)) => LandingKind::File(check.clone()),
@@ -53,8 +72,8 @@ fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
         refuse_within(landed, check)?;
     }
     let bench = match args.recursive {
-        true => many::prepare(&args.source, &args.knobs, &landing, console)?,
-        false => get::prepare(&args.source, &args.knobs, landing, console)?,
+        true => many::prepare(&args.url, &args.knobs, &landing, console)?,
+        false => get::prepare(&args.url, &args.knobs, landing, console)?,
     };
     let work = match (args.recursive, args.floor) {
         (false, None) => ChildWork::Get,
@@ -62,8 +81,7 @@ fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
         (false, Some(shape)) => ChildWork::Floor(of_one(shape, bench.is_secure())?),
         (true, Some(shape)) => ChildWork::FloorMany(of_many(shape)?),
     };
-    // Standard output is the lab's: nobody there wants progress.
-    Ok(Spec { work, progress: false, ..bench.spec().clone() })
+    Ok(Spec { work, ..bench.spec().clone() })
 }
 
 fn checked(args: &BenchPeer) -> LandingKind {
@@ -99,7 +117,7 @@ fn resolved(path: &Path) -> PathBuf {
 
 fn of_one(shape: FloorShape, tls: bool) -> Result<FloorShape, Failure> {
     if shape.call.is_of_puts() {
-        return Err(of_the_other_direction(shape));
+        return Err(only_sends(shape));
     }
     if shape.call == FloorCall::Epoll && tls {
         return Err(no_epoll("over TLS"));
@@ -111,11 +129,20 @@ fn of_many(shape: FloorShape) -> Result<FloorShape, Failure> {
     match shape.call {
         FloorCall::Recv => Ok(shape),
         FloorCall::Epoll => Err(no_epoll("of many objects")),
-        FloorCall::Send | FloorCall::Sendfile => Err(of_the_other_direction(shape)),
+        FloorCall::Send | FloorCall::Sendfile => Err(only_sends(shape)),
     }
 }
 
-fn of_the_other_direction(shape: FloorShape) -> Failure {
+fn of_put(shape: FloorShape, tls: bool) -> Result<FloorShape, Failure> {
+    let refused = match shape.call {
+        FloorCall::Recv | FloorCall::Epoll => format!("floor: {shape} fetches, and this sends"),
+        FloorCall::Sendfile if tls => "floor: sendfile(2) does not encrypt, and this is over TLS".to_owned(),
+        FloorCall::Send | FloorCall::Sendfile => return Ok(FloorShape { tls, ..shape }),
+    };
+    Err(Failure::usage(refused).with_hint("--floor send:4:1MiB"))
+}
+
+fn only_sends(shape: FloorShape) -> Failure {
     let failure = Failure::usage(format!("floor: {shape} sends, and this fetches"));
     failure.with_hint("--floor recv:4:256KiB")
 }

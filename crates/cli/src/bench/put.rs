@@ -29,7 +29,7 @@ pub fn put(args: &BenchPut, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Finds out what can be known before anything is sent.
-fn prepare<'a>(
+pub fn prepare<'a>(
     file: Option<&Path>,
     size: Option<u64>,
     target: &str,

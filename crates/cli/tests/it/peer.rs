@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::folder::{Folder, names};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
-use crate::program::{Ended, flatout, signal, wait_until};
+use crate::program::{Ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then, right};
 use crate::tls::Served;
 
@@ -107,6 +107,68 @@ fn over_tls_the_floor_has_threads() {
     let mut peer = Peer::start(&[&trusted[..], &["--floor", "epoll:2:256KiB"]].concat());
     peer.says("failed ");
     peer.end().refused(4, &["no epoll", "hint:"]);
+}
+
+#[test]
+fn a_file_is_sent_by_everyone() {
+    let content = bytes(BYTES);
+    let buckets = Buckets::locked(&[("bucket/other", b"")]);
+    let (url, folder) = (buckets.url(), Folder::new());
+    let (path, stored) = (folder.at("sent"), buckets.root().join("bucket/sent"));
+    fs::write(&path, &content).unwrap();
+    let common = ["s3://bucket/sent", "--send", &path, "--endpoint-url", &url];
+    let shapes = ["send:1:1MiB", "send:4:256KiB", "sendfile:1:1MiB", "sendfile:2:256KiB"];
+    let floors: Vec<[&str; 2]> = shapes.iter().map(|shape| ["--floor", shape]).collect();
+    for by in [&[][..]].into_iter().chain(floors.iter().map(|floor| &floor[..])) {
+        check(&[&common, by].concat(), BYTES);
+        assert!(fs::read(&stored).unwrap() == content, "{by:?}");
+        // The floor sends this one again: none is taken for that of a run before.
+        fs::remove_file(&stored).unwrap();
+    }
+    fs::remove_file(&path).unwrap();
+    folder.is_untouched();
+}
+
+#[test]
+fn a_file_is_sent_over_tls_from_memory() {
+    let served = Served::start(&[]);
+    let (folder, authority) = (Folder::new(), served.authority());
+    let path = folder.at("sent");
+    fs::write(&path, bytes(BYTES)).unwrap();
+    let common =
+        ["s3://bucket/sent", "--send", &path, "--endpoint-url", &served.url, "--ca-bundle", &authority];
+    for by in [&[][..], &["--floor", "send:2:1MiB"]] {
+        check(&[&common, by].concat(), BYTES);
+        let stat =
+            ["stat", "s3://bucket/sent", "--json", "--endpoint-url", &served.url, "--ca-bundle", &authority];
+        let stated = run(&mut flatout(&stat)).clean();
+        assert_eq!(stated.events()[0]["bytes"], BYTES, "{by:?}");
+    }
+    let mut peer = Peer::start(&[&common[..], &["--floor", "sendfile:2:1MiB"]].concat());
+    peer.says("failed ");
+    peer.end().refused(4, &["does not encrypt", "hint:"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_sent_is_refused() {
+    let buckets = Buckets::locked(&[("bucket/model", b"precious")]);
+    let (url, folder) = (buckets.url(), Folder::new());
+    let (path, missing) = (folder.at("sent"), folder.at("missing"));
+    fs::write(&path, b"bytes").unwrap();
+    let refused = |target: &str, file: &str, more: &[&str], code: i32, says: &[&str]| {
+        let mut peer = Peer::start(&[&[target, "--send", file, "--endpoint-url", &url], more].concat());
+        peer.says("failed ");
+        peer.end().refused(code, says);
+    };
+    refused("s3://bucket/new", &missing, &[], 1, &["missing"]);
+    refused("s3://bucket/new", &path, &["--floor", "recv:1:1MiB"], 4, &["fetches, and this sends", "hint:"]);
+    refused("s3://bucket/new", &path, &["--floor", "epoll:1:1MiB"], 4, &["fetches, and this sends", "hint:"]);
+    // Whoever wrote it, it was no measurement.
+    refused("s3://bucket/model", &path, &[], 4, &["exists already"]);
+    let mut peer = Peer::start(&["s3://bucket/new", "--send", &path, "--endpoint-url", &url, "-r"]);
+    peer.output.read_line(&mut String::new()).unwrap();
+    peer.end().refused(4, &["--send and --recursive exclude each other"]);
+    assert_eq!(fs::read(buckets.root().join("bucket/model")).unwrap(), b"precious");
 }
 
 #[test]
