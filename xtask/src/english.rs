@@ -14,7 +14,7 @@ const OPENINGS: &[&str] = &["The same", "As above"];
 /// [`OPENINGS`]. The figures are exact and only ever go down; a component that is not here has none.
 const STILL_THERE: &[(&str, usize, usize)] = &[
     ("ambient", 1, 0),
-    ("bench", 11, 0),
+    ("bench", 10, 0),
     ("cli", 4, 0),
     ("engine", 11, 0),
     ("mount", 2, 0),

@@ -1,5 +1,6 @@
-//! The S3 transfer manager of the AWS SDK for Rust: one object to nowhere (its body, in order) or to a file (its own
-//! `write_to_path`); many objects, 128 in flight, each a download of its own; one file as an object (`InputStream::from_path`).
+//! The S3 transfer manager of the AWS SDK for Rust: one object to nowhere (its body, in order) or to a file
+//! (its own `write_to_path`); many objects, 128 in flight, each a download of its own; one file as an object
+//! (`InputStream::from_path`).
 //!
 //! The transfer manager runs threads and connections of its own; here it is only driven, by a runtime of one thread, as
 //! its example `cp` does. The environment gives it keys, region, and a TLS origin's authority (SSL_CERT_FILE).
