@@ -30,7 +30,7 @@ from tree import Memory, Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
 # How long a program that talks may take to end after `done`.
 FAREWELL_S = 10.0
 # The kernel counts resident pages in batches.
-SLACK_BYTES = 1 << 20
+SLACK_BYTES = 4 << 20
 REASON_CHARACTERS = 300
 SHM = "/dev/shm"
 # Who fills it to here fails; a full one would fail the origins and the lab.
@@ -138,8 +138,6 @@ class Process:
         self.stuck: str | None = None
 
     def start(self):
-        # A child counts the memory of the process that it was forked from as its own (setmax_mm_hiwater_rss).
-        self.lab_peak = memory_of(os.getpid())[1]
         stdout = {"drop": subprocess.DEVNULL, "drain": self.drain and self.drain.input}
         self.begin()
         try:
@@ -155,6 +153,9 @@ class Process:
             )
         except OSError as error:
             raise RunFailed(f"cannot start {self.client.argv[0]}: {error.strerror}") from None
+        # A child counts the memory of the process that it was forked from as its own (setmax_mm_hiwater_rss): what that is now
+        # is no less.
+        self.lab_peak = memory_of(os.getpid())[1]
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (self.around.limits.file_bytes,) * 2)
         if self.drain:

@@ -28,7 +28,7 @@ pub enum BodyChecksum {
 pub struct BodyHasher(Running);
 
 enum Running {
-    Crc(Algorithm, Hasher),
+    Crc(Algorithm, Box<Hasher>),
     Md5(Md5),
 }
 
@@ -58,7 +58,7 @@ impl ChecksumForm {
     /// Begins a checksum.
     pub fn hasher(self) -> BodyHasher {
         BodyHasher(match self {
-            ChecksumForm::Crc(algorithm) => Running::Crc(algorithm, Hasher::new(algorithm)),
+            ChecksumForm::Crc(algorithm) => Running::Crc(algorithm, Box::new(Hasher::new(algorithm))),
             ChecksumForm::Md5 => Running::Md5(Md5::new()),
         })
     }
