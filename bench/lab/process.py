@@ -140,7 +140,10 @@ class Process:
     def start(self):
         stdout = {"drop": subprocess.DEVNULL, "drain": self.drain and self.drain.input}
         self.begin()
+        most, (soft, hard) = self.around.limits.file_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)
         try:
+            # The child inherits it: after the start it may have written already.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
             self.child = subprocess.Popen(
                 self.client.argv,
                 env=self.client.env,
@@ -153,11 +156,13 @@ class Process:
             )
         except OSError as error:
             raise RunFailed(f"cannot start {self.client.argv[0]}: {error.strerror}") from None
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         # A child counts the memory of the process that it was forked from as its own (setmax_mm_hiwater_rss): what that is now
         # is no less.
         self.lab_peak = memory_of(os.getpid())[1]
         with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (self.around.limits.file_bytes,) * 2)
+            resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (most, most))
         if self.drain:
             self.drain.close_input()
         if self.feed:
