@@ -13,6 +13,7 @@ use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::{Coverage, Head};
 use flatout_wire::object_options::Condition;
 use flatout_wire::upload_answers;
+use flatout_wire::verdict::Reason;
 
 use crate::api::account::{Dialect, Operation};
 use crate::api::refusal::Failure;
@@ -39,7 +40,7 @@ use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::receive_size::RECEIVE_BYTES;
-use flatout_policy::retry::Attempts;
+use flatout_policy::retry::{Attempts, Fault};
 use flatout_policy::upload::part_bytes;
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
@@ -133,9 +134,8 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
         }
         let content = Content { bytes: body.bytes(), checksum: sum };
         let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
-        let failure = match send(shard, upload, step, Some(body)).await {
-            Ok((head, _)) => {
-                let verified = verified(&head, sum, "object")?;
+        let failure = match send_verified(shard, upload, step, (body, sum), "object").await {
+            Ok((head, verified)) => {
                 upload.on_stored(Stored {
                     version: Version::of(&head, Some(content.bytes)),
                     bytes: content.bytes,
@@ -257,12 +257,11 @@ pub(super) async fn send_part(
     let head = loop {
         let upload_id = parts.upload_id.clone();
         let step = WriteStep::Part { upload_id, number, content: upload.told(content) };
-        match send(shard, upload, step, Some(body)).await {
+        match send_verified(shard, upload, step, (body, sum), "part").await {
             Ok((head, _)) => break head,
             Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
         }
     };
-    verified(&head, sum, "part")?;
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
@@ -374,6 +373,29 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
         // The next run finds the parts by the journal, if there is one.
         Ok(Err(_)) | Err(_) => hold.leave_parts(),
     }
+}
+
+/// Sends an object or a part, and compares what the origin has with what was sent. A bit that turned over on
+/// the way is worth another attempt, unless it is the file that has changed.
+async fn send_verified(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    step: WriteStep,
+    (body, sum): (&OutgoingBody<'_>, Option<(Algorithm, u64)>),
+    what: &str,
+) -> Result<(Head, Verified), Failure> {
+    let failure = match send(shard, upload, step, Some(body)).await {
+        Ok((head, _)) => match verified(&head, sum, what) {
+            Ok(verified) => return Ok((head, verified)),
+            Err(error) => Failure { status: Some(head.status), ..Failure::transient(error) },
+        },
+        Err(failure) if failure.reason == Some(Reason::Mismatch) => {
+            Failure { fault: Fault::Transient, ..failure }
+        }
+        Err(failure) => return Err(failure),
+    };
+    upload.source.check_unchanged().map_err(Failure::last)?;
+    Err(failure)
 }
 
 /// One request with what follows it, and its whole answer.
@@ -498,7 +520,8 @@ impl Upload {
 
     /// Whether the origin refused the form of the checksum, so that another one is tried.
     fn steps_down(&self, failure: &Failure, algorithm: Option<Algorithm>) -> bool {
-        if self.dialect() != Dialect::S3 {
+        // Other bytes than were sent are no reason to send the next without a checksum.
+        if self.dialect() != Dialect::S3 || failure.reason == Some(Reason::Mismatch) {
             return false;
         }
         let words = failure.error.cause().to_ascii_lowercase();
