@@ -247,9 +247,9 @@ impl Exchange {
             }
             WriteFault::HiddenError(code) => {
                 read_all(&mut body).await;
-                let mut response = self.refuse(code);
+                let mut response = self.front.refuse(&self.head, code.status, code.code, WHY);
                 *response.status_mut() = StatusCode::OK;
-                return Ok(response);
+                return Ok(self.send(response, BodyFault::Pass));
             }
             WriteFault::Forgotten if self.entry.record.attempt > 1 => {
                 read_all(&mut body).await;
