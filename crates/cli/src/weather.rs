@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{Command, NonEmptyStringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
-use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates, Series};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates, Series, WriteFault};
 
 use crate::args::{duration, rate, size};
 
@@ -58,7 +58,7 @@ impl Weather {
     }
 }
 
-/// `--stall`, `--reset` and the others that befall one answer in P.
+/// `--stall`, `--put-reset` and the others that befall one request in P.
 #[derive(Clone, Debug, Default)]
 struct Faults(Vec<Fault>);
 
@@ -66,7 +66,7 @@ struct Faults(Vec<Fault>);
 type ReadFault = fn(Option<&str>) -> Result<FaultKind, String>;
 
 /// Name, value and help of each, and how its value is read.
-const FAULTS: [(&str, &str, &str, ReadFault); 7] = [
+const FAULTS: [(&str, &str, &str, ReadFault); 16] = [
     (
         "stall",
         "P:TIME",
@@ -94,6 +94,62 @@ const FAULTS: [(&str, &str, &str, ReadFault); 7] = [
     ("flip", "P", "One bit of P of the bodies is wrong; checksums stay those of the true bytes", |rest| {
         alone(rest, FaultKind::Flip)
     }),
+    ("put-stall", "P:TIME", "Take nothing for so long in P of the bodies that are uploaded", |rest| {
+        Ok(FaultKind::Write(WriteFault::Stall(duration(wanted(rest, "TIME, as in 0.05:30s")?)?)))
+    }),
+    (
+        "put-reset",
+        "P",
+        "In the middle of P of the bodies that are uploaded the connection is reset",
+        |rest| alone(rest, FaultKind::Write(WriteFault::Reset)),
+    ),
+    ("put-slow", "P:RATE", "Take P of the bodies that are uploaded at this rate", |rest| {
+        Ok(FaultKind::Write(WriteFault::Slow(rate(wanted(rest, "RATE, as in 5%:64KiB/s")?)?)))
+    }),
+    ("put-flip", "P", "One bit of P of the bodies that are uploaded arrives wrong", |rest| {
+        alone(rest, FaultKind::Write(WriteFault::Flip))
+    }),
+    (
+        "put-error",
+        "P:CODE[@STEP]",
+        "Refuse P of the requests of uploads; STEP is put, create, part, complete or abort",
+        |rest| {
+            let rest = wanted(rest, "CODE, as in 0.01:InternalError or 1:AccessDenied@part")?;
+            let (code, step) = rest.split_once('@').map_or((rest, None), |(code, step)| (code, Some(step)));
+            let step = step.map(str::parse).transpose()?;
+            Ok(FaultKind::Write(WriteFault::Error(code.parse()?, step)))
+        },
+    ),
+    (
+        "put-early-error",
+        "P:CODE",
+        "Refuse P of the uploads of objects and parts before their bodies are read",
+        |rest| {
+            let code = wanted(rest, "CODE, as in 0.01:AccessDenied")?.parse()?;
+            Ok(FaultKind::Write(WriteFault::EarlyError(code)))
+        },
+    ),
+    (
+        "put-lost",
+        "P[:STEP]",
+        "Do what P of the requests of uploads ask, and reset the connection in place of the answer",
+        |rest| Ok(FaultKind::Write(WriteFault::Lost(rest.map(str::parse).transpose()?))),
+    ),
+    (
+        "put-forgotten",
+        "P",
+        "Lose P of the answers to CompleteMultipartUpload, then say that there is no such upload",
+        |rest| alone(rest, FaultKind::Write(WriteFault::Forgotten)),
+    ),
+    (
+        "put-hidden-error",
+        "P:CODE",
+        "Answer P of CompleteMultipartUpload with status 200 and a refusal in the body",
+        |rest| {
+            let code = wanted(rest, "CODE, as in 0.01:InternalError")?.parse()?;
+            Ok(FaultKind::Write(WriteFault::HiddenError(code)))
+        },
+    ),
 ];
 
 impl Args for Faults {
@@ -260,6 +316,16 @@ mod tests {
         let typed = ["--slow", "1:64KiB/s", "--wrong-range", "0.25", "--truncate", "0.125"];
         let shown: Vec<String> = fault_plan(&typed).unwrap().faults.iter().map(Fault::to_string).collect();
         assert_eq!(shown, ["slow 1:65536B/s", "wrong-range 0.25", "truncate 0.125"]);
+        let typed = "--put-stall 5%:1s --put-reset 1 --put-slow 1:1KiB/s --put-flip 0 --put-error 1:503 \
+             --put-error 0.5:quotaexceeded@part --put-early-error 1:AccessDenied --put-lost 1 --put-lost 1:create \
+             --put-forgotten 1 --put-hidden-error 1:500";
+        let shown = fault_plan(&typed.split_whitespace().collect::<Vec<_>>()).unwrap().faults;
+        let shown: Vec<String> = shown.iter().map(|fault| format!("--{fault}")).collect();
+        let again: Vec<&str> = shown.iter().flat_map(|flag| flag.split(' ')).collect();
+        assert!(shown.contains(&"--put-error 0.5:QuotaExceeded@part".to_owned()), "{shown:?}");
+        let again: Vec<String> =
+            fault_plan(&again).unwrap().faults.iter().map(|fault| format!("--{fault}")).collect();
+        assert_eq!(again, shown);
     }
 
     #[test]
@@ -295,6 +361,10 @@ mod tests {
             ("--error 1", "InternalError"),
             ("--error 1:SlowDon", "write SlowDown"),
             ("--error 1:200", "400 to 599"),
+            ("--put-error 1", "InternalError"),
+            ("--put-error 1:503@end", "write put, create, part, complete or abort"),
+            ("--put-lost 1:2", "write put, create"),
+            ("--put-forgotten 1:2", "P alone"),
             ("--throttle 5", "100/s"),
             ("--throttle 0/s", "100/s"),
             ("--qos-delay 5", "--throttle"),

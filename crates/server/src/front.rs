@@ -112,27 +112,37 @@ impl Front {
 impl hyper::service::Service<hyper::Request<Incoming>> for Front {
     type Response = HttpResponse;
     type Error = StdError;
-    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, StdError>> + Send>>;
+    type Future = Answering;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, request: hyper::Request<Incoming>) -> Answering {
+        self.answer(request.map(Body::from))
+    }
+}
+
+/// An answer on its way.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<HttpResponse, StdError>> + Send>>;
+
+impl Front {
+    /// Answers a request, wherever its body comes from.
+    pub(crate) fn answer(&self, request: hyper::Request<Body>) -> Answering {
         let id = self.next_id();
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let to_oss = speaks_oss(&head);
         if let Some(refused) = self.refuse_for_time(&head, to_oss) {
             return Box::pin(async { Ok(refused) });
         }
         if let Some((status, code, why)) = refusal_of(&head).filter(|_| !to_oss) {
             return Box::pin(async move {
-                oss::drain(&mut Body::from(body)).await;
+                oss::drain(&mut body).await;
                 Ok(with_id(refuse_s3(&head, status, code, &why), id))
             });
         }
         let request = hyper::Request::from_parts(head, body);
         if to_oss {
             let oss = self.oss.clone();
-            return Box::pin(async move { Ok(oss.call(id, request.map(Body::from)).await) });
+            return Box::pin(async move { Ok(oss.call(id, request).await) });
         }
-        let request = if self.open { admit(request) } else { request.map(Body::from) };
+        let request = if self.open { admit(request) } else { request };
         let of_attributes = request
             .uri()
             .query()
@@ -219,7 +229,7 @@ fn with_bare_etag(response: HttpResponse) -> HttpResponse {
 }
 
 /// Takes the signature off a request, from its headers, its query and its body.
-fn admit(request: hyper::Request<Incoming>) -> HttpRequest {
+fn admit(request: hyper::Request<Body>) -> HttpRequest {
     let (mut parts, body) = request.into_parts();
     parts.headers.remove(AUTHORIZATION);
     if let Some(uri) = without_signature(&parts.uri) {
@@ -235,7 +245,7 @@ fn admit(request: hyper::Request<Incoming>) -> HttpRequest {
         .get("x-amz-content-sha256")
         .is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
     if !streaming {
-        return HttpRequest::from_parts(parts, Body::from(body));
+        return HttpRequest::from_parts(parts, body);
     }
     let bytes: Option<u64> =
         parts.headers.get("x-amz-decoded-content-length").and_then(|value| value.to_str().ok()?.parse().ok());

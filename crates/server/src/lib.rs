@@ -90,7 +90,7 @@ mod uploads;
 mod version;
 
 pub use backend::BUCKET_RULE;
-pub use faults::{ErrorCode, Fault, FaultKind, FaultPlan};
+pub use faults::{ErrorCode, Fault, FaultKind, FaultPlan, WriteFault, WriteStep};
 pub use folder::unservable;
 pub use identity::Identity;
 pub use origin::{Listen, Options, Origin, Store};

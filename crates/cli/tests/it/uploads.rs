@@ -5,6 +5,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use flatout_server::{Fault, FaultKind, FaultPlan, Options, Origin, Store, WriteFault};
+
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes};
 use crate::program::{ended, flatout, run, signal, wait_until};
@@ -147,6 +149,23 @@ fn ctrl_c_leaves_neither_object_nor_parts() {
     let ended = ended(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     assert_eq!((stored(&buckets, "key"), parts()), (None, 0));
+}
+
+/// A refusal for wrong bytes was once taken for one of the checksum's form: the next went without.
+#[test]
+fn a_wrong_bit_is_never_stored_for_want_of_a_checksum() {
+    let (root, folder) = (tempfile::tempdir().unwrap(), Folder::new());
+    fs::create_dir(root.path().join("bucket")).unwrap();
+    let always = Fault { chance: 1.0, kind: FaultKind::Write(WriteFault::Flip) };
+    let fault_plan = FaultPlan { faults: vec![always], ..FaultPlan::default() };
+    let store = Store::Root(root.path().to_owned());
+    let origin = Origin::start(Options { fault_plan, ..Options::new(store) }).unwrap();
+    let file = folder.at("file");
+    fs::write(&file, bytes(1_000)).unwrap();
+    let mut copy = flatout(&["cp", &file, "s3://bucket/key", "--endpoint-url", &origin.url()]);
+    copy.args(["--no-sign-request", "--retries", "3"]);
+    run(&mut copy).refused(1, &["received other bytes than were sent", "(tried 4 times)"]);
+    assert!(!root.path().join("bucket/key").exists());
 }
 
 /// Killed with -9 in its midst, and run again: little is sent twice.

@@ -14,6 +14,7 @@ use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::{Coverage, Head};
 use flatout_wire::object_options::Condition;
 use flatout_wire::upload_answers;
+use flatout_wire::verdict::Reason;
 
 use crate::api::account::{Dialect, Operation};
 use crate::api::refusal::Failure;
@@ -40,7 +41,7 @@ use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::receive_size::RECEIVE_BYTES;
-use flatout_policy::retry::Attempts;
+use flatout_policy::retry::{Attempts, Fault};
 use flatout_policy::upload::part_bytes;
 
 const NOT_STATED: &str = "not stated by the origin";
@@ -136,9 +137,8 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
         }
         let content = Content { bytes: body.bytes(), checksum: sum };
         let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
-        let failure = match send(shard, upload, step, Some(body)).await {
-            Ok((head, _)) => {
-                let (verified, _) = upload.verified(shard, body, &head, sum, "object")?;
+        let failure = match send_verified(shard, upload, step, (body, sum), "object").await {
+            Ok((head, (verified, _))) => {
                 upload.on_stored(Stored {
                     version: Version::of(&head, Some(content.bytes)),
                     bytes: content.bytes,
@@ -257,15 +257,14 @@ pub(super) async fn send_part(
     let content = Content { bytes: body.bytes(), checksum: sum };
     let start_s = upload.transfer.clock_s();
     let (mut slot, mut attempts) = (Some(slot), Attempts::default());
-    let head = loop {
+    let (head, sum) = loop {
         let upload_id = parts.upload_id.clone();
         let step = WriteStep::Part { upload_id, number, content: upload.told(content) };
-        match send(shard, upload, step, Some(body)).await {
-            Ok((head, _)) => break head,
+        match send_verified(shard, upload, step, (body, sum), "part").await {
+            Ok((head, (_, sum))) => break (head, sum),
             Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
         }
     };
-    let (_, sum) = upload.verified(shard, body, &head, sum, "part")?;
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
@@ -382,6 +381,33 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
         // The next run finds the parts by the journal, if there is one.
         Ok(Err(_)) | Err(_) => hold.leave_parts(),
     }
+}
+
+/// Sends an object or a part, and compares what the origin has with what was sent. A bit that turned over on
+/// the way is worth another attempt, unless it is the file that has changed.
+async fn send_verified(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    step: WriteStep,
+    (body, sum): (&OutgoingBody<'_>, Option<BodyChecksum>),
+    what: &str,
+) -> Result<(Head, (Verified, Option<BodyChecksum>)), Failure> {
+    let failure = match send(shard, upload, step, Some(body)).await {
+        Ok((head, _)) => match upload.verified(shard, body, &head, sum, what) {
+            Ok(verified) => return Ok((head, verified)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                Failure { status: Some(head.status), ..Failure::transient(error) }
+            }
+            // The file cannot be read any more.
+            Err(error) => return Err(Failure::last(error)),
+        },
+        Err(failure) if failure.reason == Some(Reason::Mismatch) => {
+            Failure { fault: Fault::Transient, ..failure }
+        }
+        Err(failure) => return Err(failure),
+    };
+    upload.source.check_unchanged().map_err(Failure::last)?;
+    Err(failure)
 }
 
 /// One request with what follows it, and its whole answer.
@@ -548,7 +574,8 @@ impl Upload {
 
     /// Whether the origin refused the form of the checksum, so that another one is tried.
     fn steps_down(&self, failure: &Failure, tried: Option<ChecksumForm>) -> bool {
-        if self.dialect() != Dialect::S3 {
+        // Other bytes than were sent are no reason to send the next without a checksum.
+        if self.dialect() != Dialect::S3 || failure.reason == Some(Reason::Mismatch) {
             return false;
         }
         let words = failure.error.cause().to_ascii_lowercase();

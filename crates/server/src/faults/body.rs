@@ -1,4 +1,4 @@
-//! The body of a response with an injected fault.
+//! The body of a request or a response with an injected fault.
 
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ pub(super) enum BodyFault {
     Slow { rate: Rate, booked: Option<(usize, Instant)> },
 }
 
-/// A body on its way to hyper. Frames are cut, never copied: those that stand in for a file go on doing so.
+/// A body on its way to hyper, or from it to the front. Frames are cut, never copied: those that stand in for a file go on doing so.
 pub(super) struct FaultyBody {
     body: Body,
     body_fault: BodyFault,
@@ -41,7 +41,8 @@ pub(super) struct FaultyBody {
     rest: Bytes,
     signal: Arc<Signal>,
     alarm: Alarm,
-    entry: PendingRecord,
+    /// Of a response: the record of its request, which ends with it.
+    entry: Option<PendingRecord>,
 }
 
 impl FaultyBody {
@@ -49,7 +50,7 @@ impl FaultyBody {
         body: Body,
         body_fault: BodyFault,
         signal: Arc<Signal>,
-        entry: PendingRecord,
+        entry: Option<PendingRecord>,
     ) -> FaultyBody {
         FaultyBody { body, body_fault, passed: 0, rest: Bytes::new(), signal, alarm: Alarm::default(), entry }
     }
@@ -68,7 +69,10 @@ impl FaultyBody {
                     return self.pass(bytes);
                 }
                 BodyFault::Stall { time, .. } => {
-                    self.signal.send(ConnectionAction::Watch);
+                    // A client that still sends cannot be watched: what it sent stands before its end.
+                    if self.entry.is_some() {
+                        self.signal.send(ConnectionAction::Watch);
+                    }
                     self.body_fault = BodyFault::Wait { until: Instant::now() + *time };
                 }
                 BodyFault::Wait { until } => {
@@ -110,7 +114,9 @@ impl FaultyBody {
 
     fn count(&mut self, bytes: usize) {
         self.passed += bytes as u64;
-        self.entry.record.bytes = self.passed;
+        if let Some(entry) = &mut self.entry {
+            entry.record.bytes = self.passed;
+        }
     }
 }
 

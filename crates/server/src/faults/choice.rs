@@ -32,6 +32,11 @@ impl ChosenFault {
     pub(super) fn at(&self, bytes: u64) -> u64 {
         ((bytes as f64 * self.fraction) as u64).min(bytes.saturating_sub(1))
     }
+
+    /// Which of the eight bits of that byte: another digit of the same number.
+    pub(super) fn bit(&self) -> u8 {
+        ((self.fraction * 8192.0) as u64 % 8) as u8
+    }
 }
 
 /// The first of the faults that fits and that chance chooses for this attempt, the first of which is 1.

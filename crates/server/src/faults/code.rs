@@ -14,7 +14,7 @@ pub struct ErrorCode {
 }
 
 /// Codes with their statuses; a bare status that has one here means the first of them.
-const CODES: [(&str, u16); 17] = [
+const CODES: [(&str, u16); 20] = [
     ("InternalError", 500),
     ("SlowDown", 503),
     ("ServiceUnavailable", 503),
@@ -32,6 +32,9 @@ const CODES: [(&str, u16); 17] = [
     ("PreconditionFailed", 412),
     ("InvalidRange", 416),
     ("TooManyRequests", 429),
+    ("NoSuchUpload", 404),
+    ("QuotaExceeded", 403),
+    ("XMinioStorageFull", 507),
 ];
 
 impl ErrorCode {

@@ -58,9 +58,16 @@ pub(super) struct RequestRecord {
     pub method: String,
     pub bucket: String,
     pub key: String,
+    /// Of a request that writes an object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<&'static str>,
+    /// The number of the part that is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<u64>,
     /// The first and the last byte of the range that is asked for; none where the whole is.
     pub range: Option<[u64; 2]>,
-    /// How often this last byte of this key has been asked for, with this time; 0 where chance was not asked.
+    /// How often this last byte of this key has been asked for, or this step of writing it, with this time; 0
+    /// where chance was not asked.
     pub attempt: u64,
     pub fault: Option<&'static str>,
     /// None when the client went away before the response.
@@ -86,6 +93,8 @@ impl PendingRecord {
             method,
             bucket,
             key,
+            step: None,
+            part: None,
             range: None,
             attempt: 0,
             fault: None,

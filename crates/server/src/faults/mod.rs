@@ -1,7 +1,7 @@
 //! The wind tunnel (docs/wind-tunnel.md): injects faults into responses, reproducibly from a seed.
 //!
-//! [`FaultService`] stands between hyper and the front. It asks [`choice`], a pure function, whether an
-//! answer meets with a fault, and which; faults of the body are [`FaultyBody`]'s, and where a connection has
+//! [`FaultService`] stands between hyper and the front. It asks [`choice`], a pure function, whether a request
+//! or its answer meets with a fault, and which; faults of either's body are [`FaultyBody`]'s, and where a connection has
 //! to end [`Signal`] tells its socket. Without a fault plan the front serves connections directly, and none
 //! of this code runs.
 
@@ -13,6 +13,7 @@ mod log;
 mod replacing;
 mod service;
 mod signal;
+mod write;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use code::ErrorCode;
 pub(crate) use replacing::ReplacingBackend;
 pub(crate) use service::{FaultInjector, FaultService};
 pub(crate) use signal::{Closer, Signal};
+pub use write::{WriteFault, WriteStep};
 
 /// The faults that an origin injects. By default none.
 ///
@@ -78,7 +80,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// A fault of a GET. Its place in the body is a chosen fraction of the requested bytes.
+/// A fault of a GET, or of a request that writes. Its place in the body is a chosen fraction of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// Somewhere in the body nothing is sent for this time; then the rest is.
@@ -95,6 +97,8 @@ pub enum FaultKind {
     WrongRange,
     /// One bit of the body is another; lengths and checksums stay those of the true bytes.
     Flip,
+    /// Of a request that writes.
+    Write(WriteFault),
 }
 
 impl FaultKind {
@@ -108,6 +112,7 @@ impl FaultKind {
             FaultKind::Error(_) => "error",
             FaultKind::WrongRange => "wrong-range",
             FaultKind::Flip => "flip",
+            FaultKind::Write(fault) => fault.name(),
         }
     }
 }
@@ -120,6 +125,7 @@ impl fmt::Display for Fault {
             FaultKind::Stall(time) => write!(out, ":{time:?}"),
             FaultKind::Slow(rate) => write!(out, ":{rate}B/s"),
             FaultKind::Error(code) => write!(out, ":{code}"),
+            FaultKind::Write(fault) => write!(out, "{fault}"),
             _ => Ok(()),
         }
     }

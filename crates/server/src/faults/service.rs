@@ -10,18 +10,21 @@ use std::time::Instant;
 
 use flatout_wire::range::ContentRange;
 use flatout_wire::time::format_http;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderValue, RANGE};
 use hyper::http::request::Parts;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use s3s::{Body, HttpResponse, StdError};
 
 use super::body::{BodyFault, FaultyBody};
 use super::choice::{ChosenFault, RequestHash, choose};
+use super::code::ErrorCode;
 use super::limits::{AccessLimits, LimitRefusal};
 use super::log::{PendingRecord, RequestLog};
 use super::replacing::Replacements;
 use super::signal::{ConnectionAction, Signal};
+use super::write::{WriteFault, WriteRequest};
 use super::{FaultKind, FaultPlan};
 use crate::front::Front;
 use crate::oss::{self, RequestPath, drain};
@@ -87,17 +90,25 @@ impl hyper::service::Service<Request<Incoming>> for FaultService {
         entry.record.bucket.clone_from(&target.bucket);
         entry.record.key.clone_from(&target.key);
         entry.record.range = requested_range(&head);
+        let write = WriteRequest::of(&head);
+        entry.record.step = write.map(|write| write.step.name());
+        entry.record.part = write.and_then(|write| write.part);
         let (front, injector, signal) = (self.front.clone(), self.injector.clone(), self.signal.clone());
         if let Err(refused) = injector.limits.check(&head, !target.key.is_empty(), Instant::now()) {
             entry.record.fault = Some(refused.name());
             let exchange = Exchange { front, injector, signal, head, target, entry };
-            return Box::pin(async move { Ok(exchange.refuse(refused, Body::from(body)).await) });
+            return Box::pin(async move { Ok(exchange.refuse_for_limit(refused, Body::from(body)).await) });
         }
         if let (Some(replacing), RequestKind::Get) = (&injector.replacing, target.kind) {
             replacing.on_get(&target.bucket, &target.key);
         }
-        let answered = self.front.call(Request::from_parts(head.clone(), body));
-        let exchange = Exchange { front, injector, signal, head, target, entry };
+        let mut exchange = Exchange { front, injector, signal, head, target, entry };
+        if let Some((write, chosen)) =
+            write.and_then(|write| Some((write, exchange.choose_of_write(&write)?)))
+        {
+            return Box::pin(exchange.write_with_fault(write, chosen, Body::from(body)));
+        }
+        let answered = self.front.call(Request::from_parts(exchange.head.clone(), body));
         Box::pin(async move { Ok(exchange.apply_fault(answered.await?)) })
     }
 }
@@ -157,6 +168,9 @@ fn requested_range(head: &Parts) -> Option<[u64; 2]> {
     }
 }
 
+/// The message of refusals.
+const WHY: &str = "this is the wind tunnel: flatout serve --error, --put-error and the like";
+
 /// A request and its response on the way through the faults.
 struct Exchange {
     front: Front,
@@ -178,7 +192,7 @@ impl Exchange {
     }
 
     /// Reads the body of the request first: a client that is still sending it would not read the error.
-    async fn refuse(self, refused: LimitRefusal, mut body: Body) -> HttpResponse {
+    async fn refuse_for_limit(self, refused: LimitRefusal, mut body: Body) -> HttpResponse {
         drain(&mut body).await;
         let response = self.injector.limits.refuse(refused, &self.front, &self.head);
         self.send(response, BodyFault::Pass)
@@ -195,7 +209,68 @@ impl Exchange {
             return response;
         }
         let Exchange { signal, entry, .. } = self;
-        response.map(|body| Body::http_body_unsync(FaultyBody::new(body, body_fault, signal, entry)))
+        response.map(|body| Body::http_body_unsync(FaultyBody::new(body, body_fault, signal, Some(entry))))
+    }
+
+    /// The fault of a request that writes.
+    fn choose_of_write(&mut self, write: &WriteRequest) -> Option<ChosenFault> {
+        let Exchange { target, injector, entry, .. } = self;
+        let request_hash = RequestHash::new(write.step.name(), &target.bucket, &target.key, write.part);
+        entry.record.attempt = injector.attempt(request_hash);
+        let plan = &injector.fault_plan;
+        choose(plan.seed, &plan.faults, request_hash, entry.record.attempt, |kind| match kind {
+            FaultKind::Write(fault) => fault.fits(write),
+            _ => false,
+        })
+    }
+
+    /// Answers a request that writes and meets with a fault.
+    async fn write_with_fault(
+        mut self,
+        write: WriteRequest,
+        chosen: ChosenFault,
+        mut body: Body,
+    ) -> Result<HttpResponse, StdError> {
+        let FaultKind::Write(fault) = chosen.kind else { unreachable!("a write meets with no other fault") };
+        self.entry.record.fault = Some(fault.name());
+        let at = chosen.at(write.body_bytes);
+        let body_fault = match fault {
+            WriteFault::Stall(time) => BodyFault::Stall { at, time },
+            WriteFault::Reset => BodyFault::End { at, action: ConnectionAction::Reset },
+            WriteFault::Slow(rate) => BodyFault::Slow { rate: Rate::new(rate, Instant::now()), booked: None },
+            WriteFault::Flip => BodyFault::Flip { at, bit: chosen.bit() },
+            // hyper closes the connection after the answer: what it would read next is the body.
+            WriteFault::EarlyError(code) => return Ok(self.refuse(code)),
+            WriteFault::Error(code, _) => {
+                read_all(&mut body).await;
+                return Ok(self.refuse(code));
+            }
+            WriteFault::HiddenError(code) => {
+                read_all(&mut body).await;
+                let mut response = self.front.refuse(&self.head, code.status, code.code, WHY);
+                *response.status_mut() = StatusCode::OK;
+                return Ok(self.send(response, BodyFault::Pass));
+            }
+            WriteFault::Forgotten if self.entry.record.attempt > 1 => {
+                read_all(&mut body).await;
+                return Ok(self.refuse(ErrorCode::named("NoSuchUpload").expect("it is in the table")));
+            }
+            WriteFault::Forgotten | WriteFault::Lost(_) => {
+                let answered = self.front.answer(Request::from_parts(self.head.clone(), body)).await?;
+                self.entry.record.status = Some(answered.status().as_u16());
+                self.signal.send(ConnectionAction::Reset);
+                // The socket sees to it when hyper flushes, which it does next.
+                return std::future::pending().await;
+            }
+        };
+        let body = Body::http_body_unsync(FaultyBody::new(body, body_fault, self.signal.clone(), None));
+        let answered = self.front.answer(Request::from_parts(self.head.clone(), body)).await?;
+        Ok(self.send(answered, BodyFault::Pass))
+    }
+
+    fn refuse(self, code: ErrorCode) -> HttpResponse {
+        let response = self.front.refuse(&self.head, code.status, code.code, WHY);
+        self.send(response, BodyFault::Pass)
     }
 
     /// The fault of a successful response.
@@ -219,6 +294,7 @@ impl Exchange {
             entry.record.attempt,
             |kind| match kind {
                 FaultKind::Error(_) => true,
+                FaultKind::Write(_) => false,
                 FaultKind::WrongRange => partial && neighbour(&sent, size).is_some(),
                 _ => gets && !sent.is_empty(),
             },
@@ -234,12 +310,11 @@ impl Exchange {
             FaultKind::Reset => BodyFault::End { at, action: ConnectionAction::Reset },
             FaultKind::Truncate => BodyFault::End { at, action: ConnectionAction::Close },
             FaultKind::Slow(rate) => BodyFault::Slow { rate: Rate::new(rate, Instant::now()), booked: None },
-            // Eight bits a byte: the place in the byte is another digit of the same number.
-            FaultKind::Flip => BodyFault::Flip { at, bit: ((chosen.fraction * 8192.0) as u64 % 8) as u8 },
+            FaultKind::Flip => BodyFault::Flip { at, bit: chosen.bit() },
             FaultKind::Error(code) => {
-                let why = "this is the wind tunnel: flatout serve --error";
-                return (self.front.refuse(&self.head, code.status, code.code, why), BodyFault::Pass);
+                return (self.front.refuse(&self.head, code.status, code.code, WHY), BodyFault::Pass);
             }
+            FaultKind::Write(_) => return (response, BodyFault::Pass),
             FaultKind::WrongRange => return (self.wrong_range(&sent, size, response), BodyFault::Pass),
         };
         (response, body_fault)
@@ -258,6 +333,11 @@ impl Exchange {
         response.headers_mut().insert(CONTENT_LENGTH, (other.end - other.start).into());
         response
     }
+}
+
+/// Reads a body to its end, however long it is.
+async fn read_all(body: &mut Body) {
+    while let Some(Ok(_)) = body.frame().await {}
 }
 
 /// Which bytes an answer sends, of how many; None where it does not say.

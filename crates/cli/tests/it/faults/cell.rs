@@ -13,7 +13,7 @@ use flatout_server::{Identity, Options, Origin, Store, synthetic_bytes};
 
 use super::log::Log;
 use super::run::{Run, run};
-use super::table::{Addresses, Dialect, End, Keys, Landing, Row, SETTINGS, Seen};
+use super::table::{Addresses, Dialect, End, Keys, Row, SETTINGS, Seen, Work};
 use crate::folder::{EARLIER, Folder};
 use crate::objects::{ACCESS_KEY, SECRET_KEY};
 use crate::program::{events, flatout};
@@ -22,9 +22,13 @@ use crate::program::{events, flatout};
 pub const PART_BYTES: u64 = 128 << 10;
 /// The last of eight parts is a short one.
 const OBJECT_BYTES: u64 = (1 << 20) - 1_000;
+/// Of uploads, whose parts have 5 MiB at least: two parts.
+const SENT_BYTES: u64 = (5 << 20) + 300_001;
+/// What lies in a folder that is uploaded: nothing, one request, and two parts.
+const SENT_SIZES: [u64; 4] = [0, 20_000, 20_001, SENT_BYTES];
 /// What lies in the folder: nothing, one part, and several.
 const SIZES: [u64; 7] = [0, 20_000, 20_001, 20_002, 20_003, PART_BYTES, 2 * PART_BYTES + 40_000];
-const BUCKET: &str = "bucket";
+pub const BUCKET: &str = "bucket";
 /// The beginning of every token that the programs give.
 const TOKEN: &str = "FwoGZXIvYXdzEJr-";
 
@@ -32,15 +36,17 @@ const TOKEN: &str = "FwoGZXIvYXdzEJr-";
 #[derive(Clone, Copy)]
 pub struct Cell<'a> {
     pub row: &'a Row,
-    pub landing: Landing,
+    pub work: Work,
     pub dialect: Dialect,
     pub tls: Option<&'a Authority>,
 }
 
 /// What a cell's files are in; gone with it.
-struct Scene {
-    /// Where the bytes land.
-    folder: Folder,
+pub struct Scene {
+    /// Where the bytes land, or come from.
+    pub folder: Folder,
+    /// The origin's, of uploads.
+    pub root: tempfile::TempDir,
     /// The log, and what gives keys.
     aside: tempfile::TempDir,
 }
@@ -48,14 +54,14 @@ struct Scene {
 impl Cell<'_> {
     /// `stall/file/s3/plain`
     pub fn name(&self) -> String {
-        let landing = format!("{:?}", self.landing).to_lowercase();
+        let work = format!("{:?}", self.work).to_lowercase();
         let dialect = format!("{:?}", self.dialect).to_lowercase();
         let tls = if self.tls.is_some() { "tls" } else { "plain" };
-        format!("{}/{landing}/{dialect}/{tls}", self.row.name)
+        format!("{}/{work}/{dialect}/{tls}", self.row.name)
     }
 
     pub fn seen(&self) -> Seen {
-        (self.row.seen)(self.landing, self.dialect)
+        (self.row.seen)(self.work, self.dialect)
     }
 
     /// Runs it; how often the run met with the row's day, as far as that can be told from outside.
@@ -63,9 +69,14 @@ impl Cell<'_> {
     /// # Errors
     /// What is not as the table says, and what was seen instead.
     pub fn check(&self, seed: u64) -> Result<usize, String> {
-        let scene = Scene { folder: Folder::new(), aside: tempfile::tempdir().unwrap() };
+        let scene = Scene {
+            folder: Folder::new(),
+            root: tempfile::tempdir().unwrap(),
+            aside: tempfile::tempdir().unwrap(),
+        };
+        let input = self.prepare_upload(&scene);
         let origin = self.origin(seed, &scene);
-        let run = run(&mut self.command(&origin, &scene), self.landing);
+        let run = run(&mut self.command(&origin, &scene), self.work, input);
         // Whatever was still on its way is in the log then.
         origin.stop().expect("the log is whole");
         let log = Log::read(&scene.log(), &self.objects());
@@ -84,19 +95,24 @@ impl Cell<'_> {
     }
 
     /// Keys and sizes; the keys begin with the cell's name, so that chance is another in every cell.
-    fn objects(&self) -> Vec<(String, u64)> {
-        match self.landing {
-            Landing::Folder => {
-                let sizes = SIZES.iter().enumerate();
+    pub fn objects(&self) -> Vec<(String, u64)> {
+        match self.work {
+            Work::Folder | Work::SendFolder => {
+                let sizes = if self.work == Work::Folder { &SIZES[..] } else { &SENT_SIZES };
+                let sizes = sizes.iter().enumerate();
                 sizes.map(|(number, bytes)| (format!("{}/many/{number}", self.name()), *bytes)).collect()
             }
+            _ if self.work.sends() => vec![(format!("{}/object", self.name()), SENT_BYTES)],
             _ => vec![(format!("{}/object", self.name()), OBJECT_BYTES)],
         }
     }
 
     fn origin(&self, seed: u64, scene: &Scene) -> Origin {
         let objects = self.objects().into_iter().map(|(key, bytes)| (BUCKET.to_owned(), key, bytes));
-        let mut options = Options::new(Store::Synthetic(objects.collect(), vec![]));
+        let mut options = Options::new(match self.work.sends() {
+            true => Store::Root(scene.root.path().to_owned()),
+            false => Store::Synthetic(objects.collect(), vec![]),
+        });
         options.auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         options.tls = self.tls.map(|authority| authority.identity.clone());
         options.total = self.row.total.clone();
@@ -121,14 +137,17 @@ impl Cell<'_> {
             Dialect::Oss => format!("oss://{BUCKET}"),
         };
         let (source, many) = (format!("{bucket}/{key}"), format!("{bucket}/{}/many/", self.name()));
-        let mut command = match self.landing {
-            Landing::File => flatout(&["cp", "--json", &source, &folder.at("model")]),
-            Landing::Stream => flatout(&["cat", &source]),
-            Landing::Folder => flatout(&["cp", "-r", &many, &folder.at("new")]),
-            Landing::Memory => {
+        let mut command = match self.work {
+            Work::File => flatout(&["cp", "--json", &source, &folder.at("model")]),
+            Work::Stream => flatout(&["cat", &source]),
+            Work::Folder => flatout(&["cp", "-r", &many, &folder.at("new")]),
+            Work::Memory => {
                 flatout(&["bench", "peer", &source, "--landing", "memory", "--check", &folder.at("new")])
             }
-            Landing::Nowhere => flatout(&["bench", "peer", &source]),
+            Work::Nowhere => flatout(&["bench", "peer", &source]),
+            Work::SendFile => flatout(&["cp", &folder.at("sent/object"), &source]),
+            Work::SendStream => flatout(&["cp", "-", &source]),
+            Work::SendFolder => flatout(&["cp", "-r", &folder.at("sent"), &many]),
         };
         match self.dialect {
             Dialect::S3 => command.args(["--endpoint-url", &endpoint]),
@@ -171,6 +190,11 @@ impl Cell<'_> {
             ensure(!run.said().contains(secret), || format!("gave away {secret}"))?;
         }
         ensure(!run.left_processes, || "left a process behind".into())?;
+        if self.work.sends() {
+            self.judge_keys(log, scene)?;
+            self.row.fault_plan.qos_delay.and_then(|delay| log.hurried(delay)).map_or(Ok(()), Err)?;
+            return self.judge_stored(run, log, scene);
+        }
         let all = self.objects();
         let came: Vec<&(String, u64)> =
             all.iter().filter(|(key, bytes)| log.is_listed() && log.came(key, *bytes)).collect();
@@ -190,7 +214,7 @@ impl Cell<'_> {
         }
         self.judge_keys(log, scene)?;
         self.row.fault_plan.qos_delay.and_then(|delay| log.hurried(delay)).map_or(Ok(()), Err)?;
-        if end.is_none() && self.landing == Landing::File {
+        if end.is_none() && self.work == Work::File {
             judge_verified(run, log)?;
         }
         self.judge_bytes(&came, end.is_some(), run, log, scene)
@@ -201,17 +225,18 @@ impl Cell<'_> {
     fn judge_keys(&self, log: &Log, scene: &Scene) -> Result<(), String> {
         let Some(life) = self.row.fault_plan.expire_token else { return Ok(()) };
         let (asked, expired) = (scene.asked_for_keys(), log.expired_tokens(life));
-        let clients = match self.landing {
-            Landing::File | Landing::Stream | Landing::Folder => 1,
+        let clients = match self.work {
+            Work::File | Work::Stream | Work::Folder => 1,
+            _ if self.work.sends() => 1,
             // `bench` looks at the object with clients of their own before the one that is measured.
-            Landing::Memory | Landing::Nowhere => 3,
+            _ => 3,
         };
         ensure(asked == clients + expired, || {
             format!("keys were asked for {asked} times, and {expired} expired")
         })
     }
 
-    fn judge_end(&self, end: &End, run: &Run, log: &Log) -> Result<(), String> {
+    pub fn judge_end(&self, end: &End, run: &Run, log: &Log) -> Result<(), String> {
         ensure(run.code == Some(end.exit), || format!("the exit code is not {}", end.exit))?;
         let most = log.most_asked();
         ensure(end.attempts.contains(&most), || format!("{most} attempts, not {:?}", end.attempts))?;
@@ -224,7 +249,9 @@ impl Cell<'_> {
         let in_form = |line: &str| line.starts_with("flatout: error: ") || line.starts_with("  hint: ");
         ensure(lines.all(in_form), || "standard error has a line in another form".into())?;
         let lines = run.stderr.lines().count();
-        ensure(self.landing == Landing::Folder || lines <= 2, || "says more than an error and a hint".into())
+        ensure(matches!(self.work, Work::Folder | Work::SendFolder) || lines <= 2, || {
+            "says more than an error and a hint".into()
+        })
     }
 
     /// What has landed is whole, and nothing else is there.
@@ -238,12 +265,12 @@ impl Cell<'_> {
     ) -> Result<(), String> {
         let object = || self.bytes(&self.objects()[0].0, OBJECT_BYTES);
         let mut expected = BTreeMap::from([("model".to_owned(), EARLIER.to_vec())]);
-        match self.landing {
-            Landing::File if !failed => {
+        match self.work {
+            Work::File if !failed => {
                 expected.insert("model".into(), object());
             }
-            Landing::File => {}
-            Landing::Stream => {
+            Work::File => {}
+            Work::Stream => {
                 // What came before the failure is right; but a wrong bit is known only at the end.
                 let (came, object) = (&run.stdout, object());
                 let wrong: u32 =
@@ -254,18 +281,18 @@ impl Cell<'_> {
                     format!("standard output is wrong: {} bytes, {wrong} other bits", came.len())
                 })?;
             }
-            Landing::Folder => {
+            Work::Folder => {
                 for (key, bytes) in came.iter().copied() {
                     let name = key.rsplit('/').next().unwrap_or_default();
                     expected.insert(format!("new/{name}"), self.bytes(key, *bytes));
                 }
             }
-            Landing::Memory if !failed => {
+            Work::Memory if !failed => {
                 expected.insert("new".into(), object());
             }
-            Landing::Memory | Landing::Nowhere => {}
+            _ => {}
         }
-        if matches!(self.landing, Landing::Memory | Landing::Nowhere) {
+        if matches!(self.work, Work::Memory | Work::Nowhere) {
             let said = String::from_utf8_lossy(&run.stdout);
             let last = said.lines().last().unwrap_or_default();
             let done = format!("done {OBJECT_BYTES}");
@@ -285,7 +312,7 @@ impl Cell<'_> {
 
     /// An object that was replaced while it was read is all of the one or all of the other.
     fn is_right(&self, name: &str, found: &[u8], expected: &[u8]) -> bool {
-        let is_read_again = matches!(self.landing, Landing::File | Landing::Folder);
+        let is_read_again = matches!(self.work, Work::File | Work::Folder);
         let may_be_new = self.row.fault_plan.replace_after.is_some() && is_read_again;
         found == expected || may_be_new && found == self.replaced(name, expected.len() as u64)
     }
@@ -301,7 +328,7 @@ impl Cell<'_> {
         body
     }
 
-    fn bytes(&self, key: &str, bytes: u64) -> Vec<u8> {
+    pub fn bytes(&self, key: &str, bytes: u64) -> Vec<u8> {
         let mut body = vec![0; bytes as usize];
         synthetic_bytes(BUCKET, key, 0..bytes, &mut body);
         body
@@ -392,7 +419,7 @@ impl Authority {
 }
 
 /// Everything below a folder that is no folder: path and content.
-fn files(folder: &Path, before: &str) -> BTreeMap<String, Vec<u8>> {
+pub fn files(folder: &Path, before: &str) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -405,6 +432,6 @@ fn files(folder: &Path, before: &str) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-fn ensure(is_so: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
+pub fn ensure(is_so: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(wrong()) }
 }

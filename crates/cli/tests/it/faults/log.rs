@@ -11,10 +11,12 @@ use serde_json::Value;
 use super::cell::PART_BYTES;
 
 /// Something that is asked for again and again until it is there: a range of an object, by its last byte; an
-/// empty one has none, and a page of a listing has no key either.
+/// empty one has none, and a page of a listing has no key either. Of an upload: a step of it, and the number of
+/// the part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
     pub key: String,
+    pub step: Option<String>,
     pub last: Option<u64>,
 }
 
@@ -76,7 +78,8 @@ impl Log {
             is_served,
             listener: line["listener"].as_u64().expect("a listener"),
         };
-        if line["method"] != "GET" {
+        let step = line["step"].as_str().map(str::to_owned);
+        if line["method"] != "GET" && step.is_none() {
             self.asks.push(ask);
             return;
         }
@@ -84,13 +87,16 @@ impl Log {
         // Who asks for the whole asks for its last byte.
         let of_whole =
             || objects.iter().find(|(known, _)| *known == key).and_then(|(_, bytes)| bytes.checked_sub(1));
-        let last = line["range"].get(1).and_then(Value::as_u64).or_else(of_whole);
-        let wanted = Wanted { key, last };
+        let last = match step {
+            None => line["range"].get(1).and_then(Value::as_u64).or_else(of_whole),
+            Some(_) => line["part"].as_u64(),
+        };
+        let wanted = Wanted { key, step, last };
         ask.wanted = Some(wanted.clone());
         self.asks.push(ask);
         let answers = self.gets.entry(wanted).or_default();
         answers.asked += 1;
-        answers.good += usize::from(is_served && matches!(fault, None | Some("slow")));
+        answers.good += usize::from(is_served && matches!(fault, None | Some("slow" | "put-slow")));
     }
 
     /// How often that which was asked for most often was asked for.
@@ -106,7 +112,7 @@ impl Log {
     /// Whether all of an object came.
     pub fn came(&self, key: &str, bytes: u64) -> bool {
         let is_good = |last| {
-            let wanted = Wanted { key: key.to_owned(), last };
+            let wanted = Wanted { key: key.to_owned(), step: None, last };
             self.gets.get(&wanted).is_some_and(|answers| answers.good > 0)
         };
         match bytes {
@@ -115,13 +121,29 @@ impl Log {
         }
     }
 
+    /// Whether an origin has taken an object, and said so.
+    pub fn stored(&self, key: &str) -> bool {
+        let is_end = |wanted: &Wanted| matches!(wanted.step.as_deref(), Some("put" | "complete"));
+        self.gets.iter().any(|(wanted, answers)| wanted.key == key && is_end(wanted) && answers.good > 0)
+    }
+
+    /// Uploads that were begun without the client's hearing of it: nobody can end them.
+    pub fn lost_uploads(&self) -> usize {
+        let begins = |ask: &&Ask| {
+            let step = ask.wanted.as_ref().and_then(|wanted| wanted.step.as_deref());
+            step == Some("create") && ask.fault.as_deref() == Some("put-lost") && ask.is_served
+        };
+        self.asks.iter().filter(begins).count()
+    }
+
     /// What never came, or came more often than once, if that is more than `spare` answers too many in the
     /// whole run.
     pub fn unexplained(&self, spare: usize) -> Option<String> {
         let parts = || self.gets.iter().filter(|(wanted, _)| wanted.last != PROBE);
         let surplus: usize = parts().map(|(_, answers)| answers.good.saturating_sub(1)).sum();
-        let wrong = |good| good == 0 || good > 1 && surplus > spare;
-        parts().find(|(_, answers)| wrong(answers.good)).map(|(wanted, Answers { asked, good })| {
+        // A step of an upload may be over although its answer was lost: the object tells.
+        let wrong = |wanted: &Wanted, good| good == 0 && wanted.step.is_none() || good > 1 && surplus > spare;
+        parts().find(|(wanted, answers)| wrong(wanted, answers.good)).map(|(wanted, Answers { asked, good })| {
             format!(
                 "{wanted:?} was asked for {asked} times, of which {good} brought it; {surplus} came in vain"
             )

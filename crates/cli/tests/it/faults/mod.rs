@@ -1,5 +1,5 @@
-//! The fault matrix: every bad day that the wind tunnel can make, for every landing, in both dialects, plain
-//! and over TLS.
+//! The fault matrix: every bad day that the wind tunnel can make, for every command that it concerns, in both
+//! dialects, plain and over TLS.
 //!
 //! The table is `table.rs`; docs/faults.md is written from it. A seed is one course of all faults:
 //!
@@ -13,7 +13,9 @@ mod cell;
 mod log;
 mod page;
 mod run;
+mod stored;
 mod table;
+mod uploads;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -22,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use cell::{Authority, Cell};
-use table::{DIALECTS, LANDINGS, Row, Seen, rows};
+use table::{DIALECTS, Row, Seen, rows};
 
 /// Cells mostly wait.
 const AT_ONCE: usize = 24;
@@ -87,9 +89,9 @@ fn cells<'a>(rows: &'a [Row], authority: &'a Authority) -> Vec<Cell<'a>> {
     let wanted = std::env::var(CELL).unwrap_or_default();
     let mut cells = Vec::new();
     for row in rows {
-        for landing in LANDINGS {
+        for work in row.works.iter().copied() {
             for dialect in DIALECTS {
-                cells.extend([None, Some(authority)].map(|tls| Cell { row, landing, dialect, tls }));
+                cells.extend([None, Some(authority)].map(|tls| Cell { row, work, dialect, tls }));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::table::{DIALECTS, Dialect, End, Keys, LANDINGS, Landing, Row, SETTINGS, Seen};
+use super::table::{DIALECTS, DOWNLOADS, Dialect, End, Keys, Row, SETTINGS, Seen, Work};
 use crate::program::{flatout, signal};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faults.md");
@@ -69,6 +69,9 @@ fn render(rows: &[Row]) -> String {
          with `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`.",
         "After every fault:",
         "- A file has its name only if it is complete; an earlier file stays until then.\n\
+         - An uploaded object appears whole or not at all; an earlier object stays until then. No unfinished upload is \
+         left, unless the origin refuses to delete it, and then the error says so; an upload of which 64 MiB were accepted \
+         is kept, and the next run resumes it. What is different is said below the fault.\n\
          - No process is left, and no temporary file except the partial file of a large object, from which the next run \
          resumes (docs/decisions/journal.md).\n\
          - No message contains a key, token or password.\n\
@@ -80,7 +83,7 @@ fn render(rows: &[Row]) -> String {
          set `--outage-timeout 0s`, so failures of the whole origin count as well; by default flatout waits for the origin \
          (docs/decisions/outages.md).",
         "The runs have `{SETTINGS}`, an object of eight parts, and a folder with an empty object, small ones and one of \
-         three parts.",
+         three parts. Uploads (`put-…`) send an object of two parts, and a folder with an empty file, small ones and one of two parts.",
         "To reproduce a fault, start `flatout serve` with the flags below its name (and `--seed N`, `--log FILE`), and give \
          a command the flags that follow them. `make faults SEEDS=100` runs the matrix with a hundred seeds; a failed cell \
          prints the command that runs it again.",
@@ -137,9 +140,9 @@ fn section(page: &mut String, row: &Row) {
     let how = wrapped(&how.join(", "));
     write!(page, "{how}\n| command | exit | result |\n|---|---|---|\n").unwrap();
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-    for landing in LANDINGS {
-        let [s3, oss] = DIALECTS.map(|dialect| line(&(row.seen)(landing, dialect), row));
-        let command = command(landing);
+    for work in row.works.iter().copied() {
+        let [s3, oss] = DIALECTS.map(|dialect| line(&(row.seen)(work, dialect), row));
+        let command = command(work);
         let both = if s3 == oss {
             vec![(command.to_owned(), s3)]
         } else {
@@ -154,23 +157,26 @@ fn section(page: &mut String, row: &Row) {
     }
     for (seen, commands) in lines {
         let of_all =
-            |dialect| commands.len() == LANDINGS.len() && commands[0] == of(command(LANDINGS[0]), dialect);
+            |dialect| commands.len() == row.works.len() && commands[0] == of(command(row.works[0]), dialect);
         let who = match DIALECTS.into_iter().find(|dialect| of_all(*dialect)) {
             Some(dialect) => of("all", dialect),
-            None if commands.len() == LANDINGS.len() => "all".to_owned(),
+            None if commands.len() == row.works.len() => "all".to_owned(),
             None => commands.join(", "),
         };
         writeln!(page, "| {who} | {seen} |").unwrap();
     }
 }
 
-fn command(landing: Landing) -> &'static str {
-    match landing {
-        Landing::File => "`cp` to a file",
-        Landing::Stream => "`cat`",
-        Landing::Folder => "`cp -r`",
-        Landing::Memory => "`bench peer --landing memory`",
-        Landing::Nowhere => "`bench peer`",
+fn command(work: Work) -> &'static str {
+    match work {
+        Work::File => "`cp` to a file",
+        Work::Stream => "`cat`",
+        Work::Folder => "`cp -r`",
+        Work::Memory => "`bench peer --landing memory`",
+        Work::Nowhere => "`bench peer`",
+        Work::SendFile => "`cp FILE URL`",
+        Work::SendStream => "`cp - URL`",
+        Work::SendFolder => "`cp -r FOLDER URL`",
     }
 }
 
@@ -197,6 +203,13 @@ fn line(seen: &Seen, row: &Row) -> String {
         }
     };
     match seen {
+        Seen::Whole if row.works != DOWNLOADS => {
+            "0 | the right object; a request is sent once more for each bad answer, and otherwise ".to_owned()
+                + &never
+        }
+        Seen::WhenHit(end) if row.works != DOWNLOADS => {
+            format!("0 or {} | the right object if no request is hit; otherwise {}", end.exit, words(end))
+        }
         Seen::Whole => {
             format!("0 | {right}; a part is requested once more for each bad response, and otherwise {never}")
         }

@@ -1,7 +1,7 @@
 //! A run of the program, with whatever it starts in a group of its own.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::table::Landing;
+use super::table::Work;
 use crate::program::signal;
 
 /// Longer than any run takes, on however busy a machine.
@@ -26,13 +26,17 @@ pub struct Run {
     pub left_processes: bool,
 }
 
-/// Runs it to its end; one that hangs is ended, and has no code.
-pub fn run(command: &mut Command, landing: Landing) -> Run {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+/// Runs it to its end, with this as its input; one that hangs is ended, and has no code.
+pub fn run(command: &mut Command, work: Work, input: Option<File>) -> Run {
+    command
+        .stdin(input.map_or_else(Stdio::piped, Stdio::from))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     let begun = Instant::now();
     let mut child = command.spawn().expect("the program starts");
     let id = child.id();
-    if matches!(landing, Landing::Memory | Landing::Nowhere) {
+    if matches!(work, Work::Memory | Work::Nowhere) {
         // One that failed before it was ready has closed the pipe.
         let _ = child.stdin.as_mut().expect("it is piped").write_all(b"go\n");
     }

@@ -1,5 +1,5 @@
-//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land and whoever
-//! is asked.
+//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land or come from
+//! and whoever is asked. The rows here are those of downloads; those of uploads are in `uploads.rs`.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates};
 
-/// Where the bytes go: each is a command of the program.
+/// What is done: each is a command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landing {
+pub enum Work {
     /// `flatout cp URL FILE`, over an earlier file of that name.
     File,
     /// `flatout cat URL`.
@@ -20,10 +20,24 @@ pub enum Landing {
     Memory,
     /// `flatout bench peer`.
     Nowhere,
+    /// `flatout cp FILE URL`, of two parts.
+    SendFile,
+    /// `flatout cp - URL`, as much.
+    SendStream,
+    /// `flatout cp -r FOLDER URL/`: an empty file, small ones and one of two parts.
+    SendFolder,
 }
 
-pub const LANDINGS: [Landing; 5] =
-    [Landing::File, Landing::Stream, Landing::Folder, Landing::Memory, Landing::Nowhere];
+impl Work {
+    /// Whether it is an upload.
+    pub fn sends(self) -> bool {
+        UPLOADS.contains(&self)
+    }
+}
+
+pub const DOWNLOADS: [Work; 5] = [Work::File, Work::Stream, Work::Folder, Work::Memory, Work::Nowhere];
+
+pub const UPLOADS: [Work; 3] = [Work::SendFile, Work::SendStream, Work::SendFolder];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -115,6 +129,8 @@ pub enum Keys {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
+    /// Whom it concerns.
+    pub works: &'static [Work],
     /// The fault, in a sentence.
     pub day: &'static str,
     /// The reaction of flatout.
@@ -130,7 +146,7 @@ pub struct Row {
     pub spare: usize,
     /// Settings in which the run differs from [`SETTINGS`].
     pub settings: &'static [&'static str],
-    pub seen: fn(Landing, Dialect) -> Seen,
+    pub seen: fn(Work, Dialect) -> Seen,
 }
 
 /// What all runs are given.
@@ -150,14 +166,14 @@ pub const SETTINGS: [&str; 10] = [
 /// Giving up by chance is as good as impossible: three in ten answers are bad, and 0.3^21 is 10^-11.
 const MANY: u32 = 20;
 /// Giving up is what is to be seen.
-const FEW: u32 = 1;
+pub const FEW: u32 = 1;
 /// What a part is asked for when every attempt is in vain: once, as often again as there are retries, and
 /// once more where the first attempt was worth its while.
 const IN_VAIN: RangeInclusive<usize> = 2..=3;
-const ONCE: RangeInclusive<usize> = 1..=1;
+pub const ONCE: RangeInclusive<usize> = 1..=1;
 
 /// Where a second of silence is a stall: a busy machine may be silent for as long.
-const BUSY: usize = 2;
+pub const BUSY: usize = 2;
 /// Bytes a second, of all connections to the address together.
 const SLOW_ADDRESS: u64 = 256 << 10;
 /// What connecting to a dead address takes at least: twice the row's timeout, or the head start that it has
@@ -168,13 +184,14 @@ const HEAD_START: Duration = Duration::from_millis(250);
 const STALL: FaultKind = FaultKind::Stall(Duration::from_secs(60));
 const SOME: f64 = 0.3;
 const FEWER: f64 = 0.2;
-const ALWAYS: f64 = 1.0;
+pub const ALWAYS: f64 = 1.0;
 
 impl Row {
     /// Fair weather.
-    fn fair() -> Row {
+    pub fn fair() -> Row {
         Row {
             name: "",
+            works: &DOWNLOADS,
             day: "",
             does: "",
             fault_plan: FaultPlan::default(),
@@ -190,7 +207,7 @@ impl Row {
 }
 
 /// A tunnel with one fault.
-fn blows(chance: f64, kind: FaultKind) -> FaultPlan {
+pub fn blows(chance: f64, kind: FaultKind) -> FaultPlan {
     FaultPlan { faults: vec![Fault { chance, kind }], ..FaultPlan::default() }
 }
 
@@ -198,13 +215,13 @@ fn error(chance: f64, code: &str) -> FaultPlan {
     blows(chance, FaultKind::Error(code.parse().unwrap()))
 }
 
-fn end(exit: i32, attempts: RangeInclusive<usize>, says: &'static [&'static str]) -> End {
+pub fn end(exit: i32, attempts: RangeInclusive<usize>, says: &'static [&'static str]) -> End {
     End { exit, attempts, says }
 }
 
 /// All rows, in the page's order.
 pub fn rows() -> Vec<Row> {
-    [bodies(), refusals(), objects(), keys(), ways()].concat()
+    [bodies(), refusals(), objects(), keys(), ways(), super::uploads::rows()].concat()
 }
 
 /// What happens to bodies on their way.
@@ -488,11 +505,11 @@ fn refusals() -> Vec<Row> {
     ]
 }
 
-fn throttled() -> End {
+pub fn throttled() -> End {
     end(6, 2..=2, &["the origin asks for less (503 SlowDown"])
 }
 
-fn denied() -> End {
+pub fn denied() -> End {
     end(5, ONCE, &["access denied (403 AccessDenied"])
 }
 
@@ -511,8 +528,8 @@ fn objects() -> Vec<Row> {
         // Of three parts.
         spare: 2,
         fault_plan: FaultPlan { replace_after: Some(3), ..FaultPlan::default() },
-        seen: |landing, _| match landing {
-            Landing::File | Landing::Folder => Seen::Whole,
+        seen: |work, _| match work {
+            Work::File | Work::Folder => Seen::Whole,
             _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
         },
         ..Row::fair()
@@ -587,7 +604,7 @@ fn keys() -> Vec<Row> {
     ]
 }
 
-const SKEWED: &str = "this machine's clock differs too much from the origin's";
+pub const SKEWED: &str = "this machine's clock differs too much from the origin's";
 
 fn skewed(says: &'static [&'static str]) -> End {
     end(5, ONCE, says)

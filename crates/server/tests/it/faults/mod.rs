@@ -7,6 +7,7 @@ mod listeners;
 mod replaced;
 mod sealed;
 mod throttled;
+mod written;
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
