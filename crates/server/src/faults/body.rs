@@ -32,7 +32,8 @@ pub(super) enum BodyFault {
     Slow { rate: Rate, booked: Option<(usize, Instant)> },
 }
 
-/// A body on its way to hyper, or from it to the front. Frames are cut, never copied: those that stand in for a file go on doing so.
+/// A body on its way to hyper, or from it to the front. Frames are cut, never copied: those that stand in for
+/// a file go on doing so.
 pub(super) struct FaultyBody {
     body: Body,
     body_fault: BodyFault,

@@ -1,9 +1,9 @@
 //! The wind tunnel (docs/wind-tunnel.md): injects faults into responses, reproducibly from a seed.
 //!
-//! [`FaultService`] stands between hyper and the front. It asks [`choice`], a pure function, whether a request
-//! or its answer meets with a fault, and which; faults of either's body are [`FaultyBody`]'s, and where a connection has
-//! to end [`Signal`] tells its socket. Without a fault plan the front serves connections directly, and none
-//! of this code runs.
+//! [`FaultService`] stands between hyper and the front. It asks [`choice`], a pure function, whether a
+//! request or its answer meets with a fault, and which; faults of a body are [`FaultyBody`]'s, and
+//! where a connection has to end [`Signal`] tells its socket. Without a fault plan the front serves
+//! connections directly, and none of this code runs.
 
 mod body;
 mod choice;

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::cell::PART_BYTES;
 
 /// Something that is asked for again and again until it is there: a range of an object, by its last byte; an
-/// empty one has none, and a page of a listing has no key either. Of an upload: a step of it, and the number of
-/// the part.
+/// empty one has none, and a page of a listing has no key either. Of an upload: a step of it, and the
+/// number of the part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
     pub key: String,
@@ -143,7 +143,8 @@ impl Log {
         let surplus: usize = parts().map(|(_, answers)| answers.good.saturating_sub(1)).sum();
         // A step of an upload may be over although its answer was lost: the object tells.
         let wrong = |wanted: &Wanted, good| good == 0 && wanted.step.is_none() || good > 1 && surplus > spare;
-        parts().find(|(wanted, answers)| wrong(wanted, answers.good)).map(|(wanted, Answers { asked, good })| {
+        let mut parts = parts();
+        parts.find(|(wanted, answers)| wrong(wanted, answers.good)).map(|(wanted, Answers { asked, good })| {
             format!(
                 "{wanted:?} was asked for {asked} times, of which {good} brought it; {surplus} came in vain"
             )

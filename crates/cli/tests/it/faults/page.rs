@@ -83,7 +83,8 @@ fn render(rows: &[Row]) -> String {
          set `--outage-timeout 0s`, so failures of the whole origin count as well; by default flatout waits for the origin \
          (docs/decisions/outages.md).",
         "The runs have `{SETTINGS}`, an object of eight parts, and a folder with an empty object, small ones and one of \
-         three parts. Uploads (`put-…`) send an object of two parts, and a folder with an empty file, small ones and one of two parts.",
+         three parts. Uploads (`put-…`) send an object of two parts, and a folder with an \
+         empty file, small ones and one of two parts.",
         "To reproduce a fault, start `flatout serve` with the flags below its name (and `--seed N`, `--log FILE`), and give \
          a command the flags that follow them. `make faults SEEDS=100` runs the matrix with a hundred seeds; a failed cell \
          prints the command that runs it again.",

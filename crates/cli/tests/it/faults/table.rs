@@ -1,5 +1,5 @@
-//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land or come from
-//! and whoever is asked. The rows here are those of downloads; those of uploads are in `uploads.rs`.
+//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land or come
+//! from and whoever is asked. The rows here are those of downloads; those of uploads are in `uploads.rs`.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
