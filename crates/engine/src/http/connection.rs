@@ -126,13 +126,20 @@ impl Connection {
                     let most = (range.end - range.start - at).min(SENT_AT_ONCE as u64) as usize;
                     socket.poll_send_file(cx, file, range.start + at, most)
                 }
-                _ => match body.piece(at, scratch.borrow_mut().as_mut_slice()) {
-                    Ok(piece) => Pin::new(socket).poll_write(cx, &piece[..piece.len().min(SENT_AT_ONCE)]),
-                    Err(unread) => {
-                        failed = Some(unread);
-                        Poll::Ready(Ok(0))
+                _ => {
+                    if matches!(body, OutgoingBody::File { .. }) {
+                        // Nothing is read that could not be sent.
+                        ready!(Pin::new(&mut *socket).poll_flush(cx))?;
                     }
-                },
+                    let most = socket.takes_at_once().min(SENT_AT_ONCE);
+                    match body.piece(at, &mut scratch.borrow_mut().as_mut_slice()[..most]) {
+                        Ok(piece) => Pin::new(socket).poll_write(cx, &piece[..piece.len().min(most)]),
+                        Err(unread) => {
+                            failed = Some(unread);
+                            Poll::Ready(Ok(0))
+                        }
+                    }
+                }
             }));
             match written {
                 // It may say why it closed.

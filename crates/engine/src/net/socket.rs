@@ -16,7 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::base::error::Error;
 use crate::memory::plan::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::net::proxy::{Proxy, check_the_proxy};
-use crate::net::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
+use crate::net::tls::{AHEAD_BYTES, RECORD_BYTES_MAX, Tls, TlsStream};
 
 /// A byte stream to an origin.
 pub(crate) struct Socket {
@@ -160,6 +160,14 @@ impl Socket {
     /// Whether bytes of a file can go to it without a copy through our memory.
     pub(crate) fn takes_files(&self) -> bool {
         matches!(self.stream, Stream::Plain(_))
+    }
+
+    /// How much one write takes at most: over TLS what rustls encrypts ahead.
+    pub(crate) fn takes_at_once(&self) -> usize {
+        match self.stream {
+            Stream::Tls(_) => AHEAD_BYTES,
+            _ => usize::MAX,
+        }
     }
 
     /// Sends bytes of a file from `at` on by `sendfile(2)`, as many as there is room for, at most `most`. 0:

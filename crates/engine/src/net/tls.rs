@@ -5,7 +5,7 @@
 //! own stream reads.
 
 use std::future::poll_fn;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -25,6 +25,8 @@ use crate::net::tls_errors::{explain, not_tls};
 /// Sessions to resume. rustls keeps eight for each name.
 const SESSIONS: usize = 1_024;
 
+/// What rustls encrypts ahead of the socket, by default: four records.
+pub(super) const AHEAD_BYTES: usize = 64 << 10;
 /// A record's header: type, version, length (RFC 8446 §5.1).
 const HEADER_BYTES: usize = 5;
 /// The longest record: 2^14 bytes of text, and what TLS 1.2 allows to be added.
@@ -325,6 +327,14 @@ impl Read for Blocking<'_, '_> {
 impl Write for Blocking<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match Pin::new(&mut *self.tcp).poll_write(self.cx, bytes) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Several records by one call.
+    fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
+        match Pin::new(&mut *self.tcp).poll_write_vectored(self.cx, records) {
             Poll::Ready(written) => written,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
