@@ -30,6 +30,9 @@ use flatout_policy::queue::Priority;
 const LEFT_PARTS: &str =
     "parts that were sent could not be deleted: they take space until the upload is aborted";
 
+/// The shortest part that origins take. That of the simulation takes any: its objects are small.
+pub(crate) const PART_LEAST: u64 = if cfg!(test) { 1 } else { flatout_policy::upload::PART_LEAST };
+
 /// Less than that is sent anew as quickly as it is asked for.
 const KEPT_FROM: u64 = 64 << 20;
 

@@ -32,7 +32,7 @@ use crate::source::body::OutgoingBody;
 use crate::source::{OpenSource, checksum};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
-use crate::transfer::upload::{Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
@@ -40,7 +40,7 @@ use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::Attempts;
-use flatout_policy::upload::part_bytes;
+use flatout_policy::upload::part_bytes_from;
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
@@ -95,7 +95,7 @@ async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Err
         return lead_stream(shard, hold, ring).await;
     }
     let bytes = upload.source.bytes().unwrap_or(0);
-    match part_bytes(bytes, shard.shared.settings.part_bytes) {
+    match part_bytes_from(PART_LEAST, bytes, shard.shared.settings.part_bytes) {
         None => lead_single(shard, upload, bytes).await,
         Some(part_bytes) => lead_parts(shard, hold, part_bytes, bytes).await,
     }
