@@ -12,7 +12,7 @@ use super::scenario::{
 use super::shapes::fair;
 use super::world::World;
 use crate::api::account::Dialect;
-use crate::base::error::ErrorKind;
+use crate::base::error::{Error, ErrorKind};
 
 /// A put of so many parts of 32 KiB by eight workers, a third of a second each, in fair weather.
 pub(super) fn steady(seed: u64, from: From, parts: u64) -> Scenario {
@@ -37,6 +37,20 @@ pub(super) fn ended(scenario: &Scenario) -> (Rc<World>, PutEnded) {
     let wrong = check(&world, &outcome);
     assert!(wrong.is_empty(), "{}\n{scenario}", wrong.join("; "));
     (world, outcome.put.take().expect("a put"))
+}
+
+fn failed(scenario: &Scenario) -> Error {
+    ended(scenario).1.result.expect_err("it fails")
+}
+
+#[test]
+fn a_client_that_closes_says_that_parts_are_left() {
+    let mut scenario = steady(1, From::Memory, 30);
+    scenario.interruption = Some((Interruption::ClientCloses, Duration::from_millis(800)));
+    let error = failed(&scenario);
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    let hint = error.hint().expect("what is left").to_string();
+    assert!(hint.contains("take space until the upload is aborted"), "{hint}");
 }
 
 #[test]

@@ -370,9 +370,12 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
     });
     match aborted.await {
         // It may be gone already.
-        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => hold.forget_journal(),
+        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => {
+            hold.forget_journal();
+            hold.on_aborted();
+        }
         // The next run finds the parts by the journal, if there is one.
-        Ok(Err(_)) | Err(_) => hold.leave_parts(),
+        Ok(Err(_)) | Err(_) => {}
     }
 }
 
