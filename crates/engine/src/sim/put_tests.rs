@@ -39,6 +39,12 @@ pub(super) fn ended(scenario: &Scenario) -> (Rc<World>, PutEnded) {
     (world, outcome.put.take().expect("a put"))
 }
 
+fn if_absent(scenario: &mut Scenario) {
+    if let Task::Put(put) = &mut scenario.task {
+        put.if_absent = true;
+    }
+}
+
 fn failed(scenario: &Scenario) -> Error {
     ended(scenario).1.result.expect_err("it fails")
 }
@@ -51,6 +57,21 @@ fn a_client_that_closes_says_that_parts_are_left() {
     assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
     let hint = error.hint().expect("what is left").to_string();
     assert!(hint.contains("take space until the upload is aborted"), "{hint}");
+}
+
+#[test]
+fn an_end_that_was_lost_is_found_out_in_each_dialect() {
+    for dialect in [Dialect::S3, Dialect::Oss] {
+        for parts in [1, 3] {
+            let mut scenario = steady(2, From::Memory, parts);
+            if_absent(&mut scenario);
+            scenario.origin.dialect = dialect;
+            (scenario.origin.faults, scenario.origin.faulty_attempts) = (vec![(1.0, Fault::Lost)], 1);
+            scenario.origin.faulty_steps = vec![Step::Put, Step::Complete];
+            let (_, put) = ended(&scenario);
+            put.result.expect("the object is ours");
+        }
+    }
 }
 
 #[test]

@@ -149,7 +149,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
             continue;
         }
         // An answer that was lost may have been the one that told of the object.
-        if was_lost && failure.status == Some(412) && is_there(shard, upload, content, None).await {
+        if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await {
             return Ok(());
         }
         was_lost |= failure.status.is_none();
@@ -317,7 +317,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let (head, body) = match call_whole(shard, upload.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {
-            let is_lost = matches!(failure.status, None | Some(404 | 412));
+            let is_lost = matches!(failure.status, None | Some(404)) || says_there(&failure);
             if is_lost && is_there(shard, upload, content, Some(&parts)).await {
                 return Ok(());
             }
@@ -333,6 +333,11 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
     upload.forget_journal();
     Ok(())
+}
+
+/// Whether the origin refuses since an object is there: S3 says so with 412, OSS with 409.
+fn says_there(failure: &Failure) -> bool {
+    matches!(failure.status, Some(409 | 412))
 }
 
 /// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
