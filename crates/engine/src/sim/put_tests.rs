@@ -75,6 +75,17 @@ fn an_end_that_was_lost_is_found_out_in_each_dialect() {
 }
 
 #[test]
+fn an_end_that_nobody_can_tell_is_no_object_of_another() {
+    let mut scenario = steady(3, From::Memory, 3);
+    if_absent(&mut scenario);
+    scenario.origin.faults = vec![(1.0, Fault::Lost)];
+    scenario.origin.faulty_steps = vec![Step::Complete, Step::Head];
+    let error = failed(&scenario);
+    assert_eq!(error.kind(), ErrorKind::Network, "{error}");
+    assert!(error.hint().expect("what to do").to_string().contains("look whether it is there"), "{error}");
+}
+
+#[test]
 fn an_upload_that_is_cancelled_as_it_begins_is_aborted_once() {
     // The answer that names the upload comes when the transfer has been stopped.
     let mut scenario = steady(4, From::Memory, 8);

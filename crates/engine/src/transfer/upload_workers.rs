@@ -47,6 +47,9 @@ pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+const UNKNOWN_END: &str =
+    "the answer that tells of the object was lost: look whether it is there before you send it again";
+
 impl WorkSource for Upload {
     fn wants(&self) -> (u64, Priority) {
         self.wants_workers()
@@ -149,7 +152,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
             continue;
         }
         // An answer that was lost may have been the one that told of the object.
-        if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await {
+        if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await? {
             return Ok(());
         }
         was_lost |= failure.status.is_none();
@@ -318,7 +321,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
         Ok(answer) => answer,
         Err(failure) => {
             let is_lost = matches!(failure.status, None | Some(404)) || says_there(&failure);
-            if is_lost && is_there(shard, upload, content, Some(&parts)).await {
+            if is_lost && is_there(shard, upload, content, Some(&parts)).await? {
                 return Ok(());
             }
             return Err(upload.explained(failure));
@@ -342,10 +345,22 @@ fn says_there(failure: &Failure) -> bool {
 
 /// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
 /// from those of its parts. If so, the upload is done.
-async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, parts: Option<&[SentPart]>) -> bool {
-    let Ok((head, _)) = call_whole(shard, Operation::Head(upload.target.clone())).await else { return false };
+///
+/// # Errors
+/// The origin could not be asked: nobody knows.
+async fn is_there(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    content: Content,
+    parts: Option<&[SentPart]>,
+) -> Result<bool, Error> {
+    let head = match call_whole(shard, Operation::Head(upload.target.clone())).await {
+        Ok((head, _)) => head,
+        Err(Failure { status: Some(404), .. }) => return Ok(false),
+        Err(failure) => return Err(failure.error.with_further_hint(UNKNOWN_END)),
+    };
     if head.content_length != Some(content.bytes) {
-        return false;
+        return Ok(false);
     }
     let by_checksum = verified(&head, content.checksum, "object").ok();
     let expected = parts.and_then(|parts| documents::etag_of_parts(parts.iter().map(|part| &*part.etag)));
@@ -353,7 +368,7 @@ async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, parts: O
     let verified = match by_checksum {
         Some(verified @ Verified::Whole(_)) => verified,
         Some(verified) if by_etag => verified,
-        _ => return false,
+        _ => return Ok(false),
     };
     upload.on_stored(Stored {
         version: Version::of(&head, Some(content.bytes)),
@@ -361,7 +376,7 @@ async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, parts: O
         verified,
     });
     upload.forget_journal();
-    true
+    Ok(true)
 }
 
 /// Deletes the parts of an upload that has failed, once no worker sends one any more.
