@@ -27,13 +27,21 @@ const STREAM_STEP: u64 = 1_000;
 /// How long each part but the last is, of an object of `bytes`; `None` where it is sent by one request.
 /// `asked` is the user's own length.
 pub fn part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
+    part_bytes_from(PART_LEAST, bytes, asked)
+}
+
+/// [`part_bytes`] for an origin that takes parts of `least` bytes.
+pub fn part_bytes_from(least: u64, bytes: u64, asked: Option<u64>) -> Option<u64> {
     let usual = if bytes >= LARGE { LARGE_PART } else { PART };
-    let part = asked.unwrap_or(usual).clamp(PART_LEAST, PART_MOST);
+    let part = asked.unwrap_or(usual).clamp(least, PART_MOST);
     if bytes <= asked.map_or(SINGLE_UP_TO, |_| part).min(SINGLE_MOST) {
         return None;
     }
+    if bytes.div_ceil(part) <= PARTS_MOST {
+        return Some(part);
+    }
     // As many parts as there may be, in whole MiB.
-    Some(part.max(bytes.div_ceil(PARTS_MOST).next_multiple_of(MIB)).min(PART_MOST))
+    Some(bytes.div_ceil(PARTS_MOST).next_multiple_of(MIB).min(PART_MOST))
 }
 
 /// A copy within the service that carries no more is one request. Servers that answer only when they are done
@@ -55,9 +63,14 @@ pub fn copy_part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
 /// How long part `number` (from 1) of a stream is, of which nobody knows where it ends: longer and longer, so
 /// that 10,000 are enough, and never more than `most`.
 pub fn stream_part_bytes(number: u64, asked: Option<u64>, most: u64) -> u64 {
-    let first = asked.unwrap_or(PART).clamp(PART_LEAST, PART_MOST);
+    stream_part_bytes_from(PART_LEAST, number, asked, most)
+}
+
+/// [`stream_part_bytes`] for an origin that takes parts of `least` bytes.
+pub fn stream_part_bytes_from(least: u64, number: u64, asked: Option<u64>, most: u64) -> u64 {
+    let first = asked.unwrap_or(PART).clamp(least, PART_MOST);
     let doublings = (number.saturating_sub(1) / STREAM_STEP).min(20) as u32;
-    (first << doublings).min(PART_MOST).min(most.max(PART_LEAST))
+    (first << doublings).min(PART_MOST).min(most.max(least))
 }
 
 #[cfg(test)]

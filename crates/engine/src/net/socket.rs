@@ -149,7 +149,7 @@ impl Socket {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.tcp(),
             #[cfg(test)]
-            Stream::Modelled(_) => return 0,
+            Stream::Modelled(line) => return line.unacknowledged_bytes(),
         };
         let mut queued: libc::c_int = 0;
         // SAFETY: SIOCOUTQ of a TCP socket that we own writes one c_int (tcp(7)).

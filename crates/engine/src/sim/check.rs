@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::put_check::check_put;
 use super::run::{Ended, ManyEnded, Outcome};
 use super::scenario::{Address, Fault, Framing, Interruption, Land, Scenario, Task, Wrong};
 use super::world::{Exchange, WHOLE, World};
@@ -60,6 +61,9 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
     }
     if let Some(many) = &outcome.many {
         wrong.extend(check_many(world, many));
+    }
+    if let (Some(put), Some(task)) = (&outcome.put, scenario.put()) {
+        wrong.extend(check_put(world, task, put));
     }
     wrong
 }
@@ -200,7 +204,7 @@ pub(super) fn waits(world: &World) -> Vec<(u32, Duration)> {
 }
 
 /// Whether every connection comes about, at its time.
-fn reaches(scenario: &Scenario) -> bool {
+pub(super) fn reaches(scenario: &Scenario) -> bool {
     let origin = &scenario.origin;
     origin.refuses == 0.0
         && origin.silent == 0.0
@@ -332,7 +336,7 @@ fn check_failure(world: &World, ended: &Ended, error: &Error) -> Option<String> 
 }
 
 /// What may pass is tried as often as the settings say.
-fn check_giving_up(scenario: &Scenario, error: &Error) -> Option<String> {
+pub(super) fn check_giving_up(scenario: &Scenario, error: &Error) -> Option<String> {
     let is_transient = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled);
     let is_final = |&(_, fault): &(f64, Fault)| fault == Fault::WrongRange(Wrong::Whole);
     if !is_transient || scenario.origin.faults.iter().any(is_final) {

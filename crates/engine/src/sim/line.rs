@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::origin::{self, Answer, Cut};
 use super::scenario::{Address, Draw};
+use super::store::{self, Asked, TakeCut};
 use super::world::World;
 use crate::base::error::ErrorKind;
 
@@ -93,6 +94,12 @@ pub(crate) struct Line {
     draw: Draw,
     /// The bytes of a request that have been written so far.
     request: Vec<u8>,
+    /// A body on its way to the origin.
+    taking: Option<Taking>,
+    /// The number of the request of a put that is being answered.
+    write: Option<usize>,
+    /// How much may have been written that the origin has not taken; drawn when it matters first.
+    room_bytes: Option<usize>,
     answer: Answer,
     /// Bytes of the answer that the engine has read, and that have arrived.
     read: usize,
@@ -107,6 +114,55 @@ pub(crate) struct Line {
     floor_bytes: Cell<usize>,
     sleep: Option<Pin<Box<Sleep>>>,
     reader: Option<Waker>,
+}
+
+/// A body that the origin takes piece by piece.
+struct Taking {
+    asked: Asked,
+    /// What has been written of it, and how much of that the origin has.
+    body: Vec<u8>,
+    taken: usize,
+    /// When bytes up to there have been taken.
+    next: Option<(Instant, usize)>,
+    /// Nothing more of it is taken.
+    is_stuck: bool,
+}
+
+/// The head of a request that writes.
+pub(super) struct SentHead {
+    pub(super) method: String,
+    pub(super) query: String,
+    pub(super) object: usize,
+    /// Of the body that follows.
+    pub(super) length: usize,
+    headers: Vec<(String, String)>,
+}
+
+impl SentHead {
+    fn parse(text: &str) -> SentHead {
+        let mut lines = text.split("\r\n");
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        let method = words.next().unwrap_or_default().to_owned();
+        let (path, query) = words.next().map_or(("", ""), |url| url.split_once('?').unwrap_or((url, "")));
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let object = path.rsplit('-').next().and_then(|number| number.parse().ok());
+        let mut head = SentHead {
+            method,
+            query: query.to_owned(),
+            object: object.expect("the engine asks for the modelled objects only"),
+            length: 0,
+            headers,
+        };
+        head.length = head.header("content-length").map_or(0, |length| length.parse().expect("a length"));
+        head
+    }
+
+    pub(super) fn header(&self, wanted: &str) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| &**value)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +186,9 @@ impl Line {
             rate,
             draw: Draw::new(seed),
             request: Vec::new(),
+            taking: None,
+            write: None,
+            room_bytes: None,
             answer: Answer::default(),
             read: 0,
             arrived: 0,
@@ -170,23 +229,152 @@ impl Line {
             self.world.tell(|| format!("#{} reset: the origin is away", self.number));
             self.world.explain(None, ErrorKind::Network);
             (self.arrived, self.next, self.idle_since) = (self.read, None, None);
+            self.stop_taking();
             self.ended = Some(End::Reset);
         }
     }
 
-    fn on_request(&mut self, head: &str) {
+    /// A request has been written, or its head, with what has been written behind it.
+    fn on_request(&mut self, head: &str, behind: &[u8]) {
         if self.read < self.answer.bytes.len() {
             self.world.object_to(format!("#{} is asked before its last answer was read", self.number));
         }
         self.idle_since = None;
-        self.answer = origin::answer(&self.world, self.number, head);
         (self.read, self.arrived) = (0, 0);
+        let sent = SentHead::parse(head);
+        if !self.world.scenario.writes(sent.object) {
+            self.answer = origin::answer(&self.world, self.number, head);
+            return self.start_answer(Instant::now());
+        }
+        self.answer = Answer::default();
+        let asked = store::ask(&self.world, self.number, &sent);
+        self.write = Some(asked.number);
+        let body = match asked.step.has_content() {
+            true => Vec::new(),
+            false => behind.to_vec(),
+        };
+        let taken = body.len();
+        self.taking = Some(Taking { asked, body, taken, next: None, is_stuck: false });
+        self.take_on(Instant::now());
+    }
+
+    /// The answer is on its way from then on.
+    fn start_answer(&mut self, from: Instant) {
         let origin = &self.world.scenario.origin;
         let wait = Duration::from_millis(origin.first_byte_ms + self.draw.between(0, origin.jitter_ms));
-        self.next = Some((Instant::now() + wait, 0));
+        self.next = Some((from + wait, 0));
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+
+    /// What becomes of a body from `from` on, which has come: the origin has all of it and answers, takes
+    /// more, or does not.
+    fn take_on(&mut self, from: Instant) {
+        let Some(taking) = &mut self.taking else { return };
+        taking.next = None;
+        if let Some((at, cut)) = taking.asked.cut
+            && at == taking.taken
+        {
+            let pause = match cut {
+                TakeCut::Line(Cut::Pause(pause)) => Some(pause),
+                _ => None,
+            };
+            (taking.asked.cut, taking.is_stuck) =
+                (taking.asked.cut.filter(|_| pause.is_none()), pause.is_none());
+            self.world.tell(|| format!("#{} {cut:?} at byte {at} of its body", self.number));
+            match cut {
+                TakeCut::Answer => {
+                    let asked = taking.asked.clone();
+                    self.answer = store::answer(&self.world, self.number, &asked, Vec::new());
+                    self.start_answer(from);
+                }
+                TakeCut::Line(Cut::Reset) => self.ended = Some(End::Reset),
+                TakeCut::Line(Cut::End) => self.ended = Some(End::Clean),
+                TakeCut::Line(Cut::Silence) => {}
+                TakeCut::Line(Cut::Pause(pause)) => taking.next = Some((from + pause, at)),
+            }
+            return;
+        }
+        if taking.taken == taking.asked.bytes {
+            let Some(Taking { asked, body, .. }) = self.taking.take() else { return };
+            self.answer = store::answer(&self.world, self.number, &asked, body);
+            return self.start_answer(from);
+        }
+        if taking.taken == taking.body.len() {
+            return;
+        }
+        let (least, most) = self.world.scenario.origin.pieces;
+        let cut = taking.asked.cut.map_or(usize::MAX, |(at, _)| at);
+        let to =
+            (taking.taken + self.draw.between_orders(least, most) as usize).min(taking.body.len()).min(cut);
+        let bytes = to - taking.taken;
+        let own = from + Duration::from_secs_f64(bytes as f64 / self.rate);
+        taking.next = Some((own.max(self.world.cross_uplink(from, bytes)), to));
+    }
+
+    /// Nothing more is taken of a body.
+    fn stop_taking(&mut self) {
+        if let Some(taking) = &mut self.taking {
+            (taking.next, taking.is_stuck) = (None, true);
+        }
+    }
+
+    /// Takes more of a body from whoever writes it: as much as there is room for.
+    fn write_body(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            self.pump();
+            self.close_if_away();
+            let room =
+                *self.room_bytes.get_or_insert_with(|| self.draw.between_orders(1 << 10, 128 << 10) as usize);
+            let Some(taking) = self.taking.as_mut().filter(|_| self.ended.is_none()) else {
+                // It is lost, and the writer does not see it yet.
+                return Poll::Ready(Ok(bytes.len()));
+            };
+            let free = room.saturating_sub(taking.body.len() - taking.taken);
+            let now = free.min(bytes.len()).min(taking.asked.bytes - taking.body.len());
+            if now > 0 {
+                taking.body.extend_from_slice(&bytes[..now]);
+                let (number, starts) = (taking.asked.number, taking.next.is_none() && !taking.is_stuck);
+                self.world.on_sent(number, &bytes[..now]);
+                if starts {
+                    self.take_on(Instant::now());
+                }
+                return Poll::Ready(Ok(now));
+            }
+            if self.poll_event(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Waits for what happens next on this connection, if anything will.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let idle = self.world.scenario.origin.closes_idle;
+        let closes = self.idle_since.zip(idle).map(|(since, limit)| since + limit);
+        let moves = self.next.map(|(at, _)| at);
+        let takes = self.taking.as_ref().and_then(|taking| taking.next).map(|(at, _)| at);
+        let cut_at = self.cut_at.filter(|_| self.ended.is_none());
+        let until = [moves.or(closes), takes, cut_at].into_iter().flatten().min();
+        let Some(until) = until else {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        sleep.as_mut().reset(until);
+        if sleep.as_mut().poll(cx).is_pending() {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// What `SIOCOUTQ` tells.
+    pub(crate) fn unacknowledged_bytes(&self) -> u64 {
+        let Some(taking) = &self.taking else { return 0 };
+        let now = Instant::now();
+        let taken = taking.next.filter(|(at, _)| *at <= now).map_or(taking.taken, |(_, to)| to);
+        (taking.body.len() - taken) as u64
     }
 
     /// The next piece leaves at `from`, which has come: what is to leave later takes no room on the link
@@ -224,6 +412,16 @@ impl Line {
 
     /// Takes in what has arrived by now.
     fn pump(&mut self) {
+        while let Some(taking) = &mut self.taking
+            && let Some((at, to)) = taking.next
+            && at <= Instant::now()
+        {
+            if taking.taken < to {
+                taking.taken = to;
+                self.world.on_taken(taking.asked.number, to);
+            }
+            self.take_on(at);
+        }
         while let Some((at, to)) = self.next
             && at <= Instant::now()
         {
@@ -246,7 +444,10 @@ impl Line {
             self.world.on_body(self.number, payload);
         }
         if self.read == self.answer.bytes.len() {
-            self.world.end_exchange(self.number);
+            match self.write.take() {
+                Some(number) => self.world.on_write_over(number, true),
+                None => self.world.end_exchange(self.number),
+            }
         }
     }
 }
@@ -274,21 +475,7 @@ impl AsyncRead for Line {
                 Some(End::Reset) => return Poll::Ready(Err(io::Error::from_raw_os_error(libc::ECONNRESET))),
                 None => {}
             }
-            let idle = line.world.scenario.origin.closes_idle;
-            let until = match line.next {
-                Some((at, _)) => Some(at),
-                None => line.idle_since.zip(idle).map(|(since, limit)| since + limit),
-            };
-            let cut_at = line.cut_at.filter(|_| line.ended.is_none());
-            let until = until.into_iter().chain(cut_at).min();
-            let Some(until) = until else {
-                line.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            };
-            let sleep = line.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-            sleep.as_mut().reset(until);
-            if sleep.as_mut().poll(cx).is_pending() {
-                line.reader = Some(cx.waker().clone());
+            if line.poll_event(cx).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -296,7 +483,7 @@ impl AsyncRead for Line {
 }
 
 impl AsyncWrite for Line {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let line = self.get_mut();
         line.close_if_idle();
         line.close_if_away();
@@ -305,11 +492,15 @@ impl AsyncWrite for Line {
         }
         // What is written to a connection that the other end has closed is lost, and the writer does not see
         // it.
+        if line.taking.is_some() {
+            return line.write_body(cx, bytes);
+        }
         if line.ended.is_none() {
             line.request.extend_from_slice(bytes);
-            if line.request.ends_with(b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(&std::mem::take(&mut line.request)).into_owned();
-                line.on_request(&head);
+            if let Some(end) = end_of_head(&line.request) {
+                let request = std::mem::take(&mut line.request);
+                let (head, behind) = request.split_at(end);
+                line.on_request(&String::from_utf8_lossy(head), behind);
             }
         }
         Poll::Ready(Ok(bytes.len()))
@@ -324,8 +515,21 @@ impl AsyncWrite for Line {
     }
 }
 
+/// Where the head of a request ends, and a document behind it that is written with it.
+fn end_of_head(request: &[u8]) -> Option<usize> {
+    let blank = b"\r\n\r\n";
+    request.windows(blank.len()).position(|window| window == blank).map(|at| at + blank.len())
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
+        if let Some(number) = self.write.take() {
+            self.world.on_write_over(number, false);
+        }
+        let is_sent = |taking: &Taking| !taking.is_stuck && taking.body.len() == taking.asked.bytes;
+        if let Some(Taking { asked, body, .. }) = self.taking.take_if(|taking| is_sent(taking)) {
+            store::let_go(&self.world, asked, body);
+        }
         self.world.on_close(self.number);
     }
 }

@@ -104,11 +104,16 @@ fn version(world: &World, request: &Request) -> u32 {
 
 fn choose(world: &World, request: &Request, attempt: u32) -> Option<Fault> {
     let origin = &world.scenario.origin;
+    if !origin.faulty_steps.is_empty() {
+        // Those are steps of a put.
+        return None;
+    }
     let mut draw = world.draw.borrow_mut();
     let chosen = origin.faults.iter().find(|(chance, _)| draw.happens(*chance)).map(|&(_, fault)| fault)?;
     let suits = match chosen {
         Fault::Fails | Fault::Throttles(_) | Fault::Silence => true,
         Fault::WrongRange(_) => request.is_get && request.range.is_some() && origin.has_ranges,
+        Fault::Lost => false,
         _ => request.is_get,
     };
     (suits && attempt <= origin.faulty_attempts).then_some(chosen)
@@ -118,7 +123,9 @@ fn choose(world: &World, request: &Request, attempt: u32) -> Option<Fault> {
 fn explain(world: &World, object: usize, fault: Option<Fault>) {
     let Some(fault) = fault else { return };
     let kinds: &[ErrorKind] = match fault {
-        Fault::Reset | Fault::Truncate | Fault::Fails | Fault::WrongRange(_) => &[ErrorKind::Network],
+        Fault::Reset | Fault::Truncate | Fault::Fails | Fault::Lost | Fault::WrongRange(_) => {
+            &[ErrorKind::Network]
+        }
         Fault::Stall(_) | Fault::Silence => &[ErrorKind::Timeout],
         Fault::Throttles(_) => &[ErrorKind::Throttled],
         Fault::Flip => &[ErrorKind::Corrupt],

@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::line;
-use super::scenario::{Interruption, Land, Scenario, Task};
+use super::put_run::{PutEnded, RunningPut, run_put};
+use super::scenario::{From, Interruption, Land, Scenario, Task};
 use super::world::{Window, World};
 use crate::api::account::Dialect;
 use crate::base::error::{Error, ErrorKind};
@@ -37,7 +38,7 @@ use crate::transfer::handle::Transfer;
 use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
-const FOR_EVER: Duration = Duration::from_secs(100_000);
+pub(super) const FOR_EVER: Duration = Duration::from_secs(100_000);
 /// How long it is watched whether anybody still writes to a landing.
 const AFTERMATH: Duration = Duration::from_secs(3);
 /// A landing's memory before, and what the caller writes into it after.
@@ -48,6 +49,7 @@ const POISON: u8 = 0x5A;
 pub(super) struct Outcome {
     pub(super) gets: Vec<Ended>,
     pub(super) many: Option<ManyEnded>,
+    pub(super) put: Option<PutEnded>,
     /// Bytes leased when all was over.
     pub(super) held_bytes: u64,
 }
@@ -95,6 +97,7 @@ pub(super) fn run(scenario: &Scenario, tells: bool) -> (Rc<World>, Outcome) {
         let left = match &scenario.task {
             Task::One { .. } => Left::Gets(get_all(&world, &client).await),
             Task::Many { land } => Left::Many(get_many(&world, &client, *land).await),
+            Task::Put(task) => Left::Put(run_put(&world, &client, *task).await),
         };
         world.stop_clock();
         (world, left)
@@ -102,13 +105,14 @@ pub(super) fn run(scenario: &Scenario, tells: bool) -> (Rc<World>, Outcome) {
     drop(client);
     // With it every future of the engine is dropped, as when a shard's thread ends.
     drop(runtime);
-    let mut outcome = Outcome { gets: Vec::new(), many: None, held_bytes: 0 };
+    let mut outcome = Outcome { gets: Vec::new(), many: None, put: None, held_bytes: 0 };
     match left {
         Left::Gets((gets, unfinished)) => {
             outcome.gets = gets;
             outcome.gets.extend(unfinished.and_then(|get| get.conclude(&world)));
         }
         Left::Many(many) => outcome.many = many.conclude(&world),
+        Left::Put(put) => outcome.put = put.and_then(|put| put.conclude(&world)),
     }
     outcome.held_bytes = pool.held_bytes();
     (world, outcome)
@@ -117,6 +121,7 @@ pub(super) fn run(scenario: &Scenario, tells: bool) -> (Rc<World>, Outcome) {
 enum Left {
     Gets((Vec<Ended>, Option<Running>)),
     Many(RunningMany),
+    Put(Option<RunningPut>),
 }
 
 pub(super) fn config(scenario: &Scenario) -> Config {
@@ -171,6 +176,16 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
             let tuning = &world.scenario.tuning;
             // Each part has whole pages to itself.
             (tuning.window_bytes / tuning.part_bytes).max(1) * tuning.part_bytes.next_multiple_of(4096)
+        }
+        // One part for each slot, and two that are being filled or wait; a short file is read whole.
+        Task::Put(put) => {
+            let tuning = &world.scenario.tuning;
+            let rooms = match put.from {
+                From::Stream(_) => u64::from(tuning.parallel) + 2,
+                From::File => 1,
+                From::Memory | From::Synthetic => 0,
+            };
+            rooms * tuning.part_bytes.next_multiple_of(4096)
         }
         _ => 0,
     };

@@ -68,6 +68,38 @@ pub(super) enum Task {
     One { span: Span, land: Land, pauses: Vec<Duration> },
     /// All of them.
     Many { land: Land },
+    /// The first object is made; the second, if there is one, is read meanwhile.
+    Put(PutTask),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PutTask {
+    pub(super) from: From,
+    /// Only where no object of that name is there.
+    pub(super) if_absent: bool,
+    /// One is there.
+    pub(super) is_there: bool,
+}
+
+/// Where the bytes of a put come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    Memory,
+    File,
+    Synthetic,
+    /// Written by somebody who makes so many bytes a second, `None` for all there is room for.
+    Stream(Option<u64>),
+}
+
+/// What is asked of an origin that an object is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Step {
+    Put,
+    Create,
+    Part(u32),
+    Complete,
+    Abort,
+    Head,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +114,7 @@ pub(super) enum Land {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     Cancel,
-    /// The reader of a stream leaves.
+    /// The reader of a stream leaves, or the writer of one.
     ReaderLeaves,
     /// The client is closed, its shards stop.
     ClientCloses,
@@ -136,6 +168,8 @@ pub(super) struct Origin {
     pub(super) faults: Vec<(f64, Fault)>,
     /// Attempts at the same bytes from the first on that may meet a fault; those after do not.
     pub(super) faulty_attempts: u32,
+    /// What of a put may meet them; everything where there is none.
+    pub(super) faulty_steps: Vec<Step>,
     pub(super) replaced: Option<Replaced>,
 }
 
@@ -182,6 +216,8 @@ pub(super) enum Fault {
     WrongRange(Wrong),
     /// One bit of the body is another.
     Flip,
+    /// What was asked for is done, and the answer never comes. Only of a put.
+    Lost,
 }
 
 /// How an origin asks to wait.
@@ -266,6 +302,27 @@ impl Scenario {
     /// Whether the answer about the last byte is the first part as well.
     pub(super) fn wants_the_last_byte_alone(&self, size: u64) -> bool {
         size == 1 || matches!(self.task, Task::One { span: Span::Last(1), .. })
+    }
+
+    /// The put that it is about, if it is.
+    pub(super) fn put(&self) -> Option<PutTask> {
+        match self.task {
+            Task::Put(put) => Some(put),
+            _ => None,
+        }
+    }
+
+    /// How long each part of a put is but the last: of a stream, whole pages.
+    pub(super) fn sent_part_bytes(&self) -> u64 {
+        match self.put().map(|put| put.from) {
+            Some(From::Stream(_)) => self.tuning.part_bytes.next_multiple_of(4096),
+            _ => self.tuning.part_bytes,
+        }
+    }
+
+    /// Whether what is asked of that object is for a put.
+    pub(super) fn writes(&self, object: usize) -> bool {
+        object == 0 && self.put().is_some()
     }
 
     pub(super) fn streams(&self) -> bool {

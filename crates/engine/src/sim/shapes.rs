@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use flatout_wire::range::Span;
 
+use super::put_shapes;
 use super::scenario::{
     Address, Draw, Etag, Fault, Framing, Interruption, Land, Object, Origin, Replaced, Scenario, Task,
     ThrottleHint, Tuning, Wrong,
 };
 use crate::api::account::Dialect;
 
-type Shape = fn(&mut Scenario, &mut Draw);
+pub(super) type Shape = fn(&mut Scenario, &mut Draw);
 
 /// Seeds go round this list. To add a shape, write a function that changes what `fair` has drawn, and name it
 /// here.
@@ -46,6 +47,24 @@ pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("open pace, throttles", open_pace_throttles),
     ("open pace, interrupted", open_pace_interrupted),
     ("many, open pace", many_open_pace),
+    ("put", put_shapes::put),
+    ("put, beside a get", put_shapes::beside),
+    ("put, slow sink", put_shapes::slow_sink),
+    ("put, breaks", put_shapes::breaks),
+    ("put, stalls", put_shapes::stalls),
+    ("put, throttles", put_shapes::throttles),
+    ("put, fails", put_shapes::fails),
+    ("put, answers are lost", put_shapes::lost),
+    ("put, the end is lost", put_shapes::lost_end),
+    ("put, the abort fails", put_shapes::abort_fails),
+    ("put, flipped bits", put_shapes::flipped_bits),
+    ("put, idle connections close", put_shapes::idle_closes),
+    ("put, connections refused", put_shapes::refused),
+    ("put, one is there", put_shapes::is_there),
+    ("put, interrupted", put_shapes::interrupted),
+    ("put, interrupted, storm", put_shapes::interrupted_storm),
+    ("put, storm", put_shapes::storm),
+    ("put, open pace, storm", put_shapes::open_pace_storm),
 ];
 
 /// An origin without faults, and a get of one object.
@@ -88,6 +107,7 @@ pub(super) fn fair(draw: &mut Draw) -> Scenario {
             silent: 0.0,
             faults: Vec::new(),
             faulty_attempts: u32::MAX,
+            faulty_steps: Vec::new(),
             replaced: None,
         },
         tuning: Tuning {
@@ -119,7 +139,7 @@ fn tiny_pieces(scenario: &mut Scenario, draw: &mut Draw) {
 }
 
 /// Faults in at most so many attempts in a row as the engine has to bear.
-fn bearable(scenario: &mut Scenario, draw: &mut Draw) {
+pub(super) fn bearable(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.origin.faulty_attempts = draw.between(1, u64::from(scenario.tuning.retries)) as u32;
 }
 
@@ -140,7 +160,7 @@ fn stalls(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.origin.faults = vec![(chance, Fault::Stall(stall)), (chance / 4.0, Fault::Silence)];
 }
 
-fn throttles(scenario: &mut Scenario, draw: &mut Draw) {
+pub(super) fn throttles(scenario: &mut Scenario, draw: &mut Draw) {
     if draw.happens(0.5) {
         bearable(scenario, draw);
     }
@@ -200,14 +220,14 @@ fn no_ranges_breaks(scenario: &mut Scenario, draw: &mut Draw) {
     }
 }
 
-fn idle_closes(scenario: &mut Scenario, draw: &mut Draw) {
+pub(super) fn idle_closes(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.origin.closes_idle = Some(Duration::from_millis(draw.between_orders(1, 2_000)));
     if let Task::One { pauses, .. } = &mut scenario.task {
         *pauses = (0..3).map(|_| Duration::from_millis(draw.between_orders(1, 4_000))).collect();
     }
 }
 
-fn refused(scenario: &mut Scenario, draw: &mut Draw) {
+pub(super) fn refused(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.origin.refuses = draw.between(5, 60) as f64 / 100.0;
     scenario.origin.silent = draw.between(0, 20) as f64 / 100.0;
     scenario.origin.closes_each = draw.happens(0.5);
@@ -270,7 +290,7 @@ fn spans(scenario: &mut Scenario, draw: &mut Draw) {
     }
 }
 
-fn interrupted(scenario: &mut Scenario, draw: &mut Draw) {
+pub(super) fn interrupted(scenario: &mut Scenario, draw: &mut Draw) {
     let streams = matches!(scenario.task, Task::One { land: Land::Stream(_), .. });
     let kind = match draw.between(0, 3) {
         0 if streams => Interruption::ReaderLeaves,

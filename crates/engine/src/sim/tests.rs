@@ -25,12 +25,15 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// What is wrong with the run of a scenario.
-fn faults(scenario: &Scenario, tells: bool) -> (Option<Rc<World>>, Vec<String>) {
+pub(super) fn faults(scenario: &Scenario, tells: bool) -> (Option<Rc<World>>, Vec<String>) {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let (world, outcome) = run(scenario, tells);
         let wrong = check(&world, &outcome);
         for ended in outcome.gets.iter().filter(|_| tells) {
             println!("{:?} bytes landed: {:?}", ended.landed.as_ref().map(Vec::len), ended.result);
+        }
+        for ended in outcome.put.iter().filter(|_| tells) {
+            println!("{:?}", ended.result);
         }
         (world, wrong)
     }));
@@ -64,7 +67,7 @@ fn every_seed_keeps_every_promise() {
 }
 
 /// A run of its own: fair weather, changed.
-fn check_one(change: impl FnOnce(&mut Scenario)) {
+pub(super) fn check_one(change: impl FnOnce(&mut Scenario)) {
     let mut scenario = Scenario::of(0);
     change(&mut scenario);
     let wrong = faults(&scenario, false).1;

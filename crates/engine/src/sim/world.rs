@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::scenario::{Draw, Fault, Scenario, ThrottleHint};
+use super::scenario::{Draw, Fault, From, Scenario, Step, ThrottleHint};
+use super::store::Store;
 use crate::base::error::ErrorKind;
 use crate::memory::lease::Pool;
+use crate::source::{OpenSource, Source};
 
 /// What heads bring along of a body: it may have been received twice where the rest of the body never came.
 pub(super) const AHEAD_BYTES: u64 = 4 << 10;
@@ -37,7 +39,12 @@ pub(super) struct World {
     pub(super) window: RefCell<Option<Window>>,
     pub(super) gets: RefCell<HashMap<usize, u32>>,
     pub(super) attempts: RefCell<HashMap<(u32, usize, u64), u32>>,
+    /// What has been written to the origin.
+    pub(super) store: RefCell<Store>,
+    write_attempts: RefCell<HashMap<(usize, Step), u32>>,
     link_free: Cell<Option<Instant>>,
+    /// The link in the other direction.
+    uplink_free: Cell<Option<Instant>>,
     tells: bool,
     stopped: Cell<Option<Duration>>,
 }
@@ -47,6 +54,7 @@ pub(super) struct World {
 pub(super) struct Log {
     pub(super) exchanges: Vec<Exchange>,
     pub(super) lines: Vec<LineNote>,
+    pub(super) writes: Vec<Written>,
     /// The most connections with a GET behind them that were open at once.
     pub(super) open_at_most: usize,
     /// What an error may be put down to: its kind, and the object, where the fault was met by one alone.
@@ -85,6 +93,30 @@ pub(super) struct Exchange {
     pub(super) moved_at: Duration,
     /// When its last byte was received, or its connection dropped.
     pub(super) ended_at: Option<Duration>,
+}
+
+/// A request of a put, and what became of it.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) step: Step,
+    /// Of its body: how long it is, and how much of it the engine has sent and the origin taken.
+    pub(super) bytes: u64,
+    pub(super) sent: u64,
+    pub(super) taken: u64,
+    pub(super) fault: Option<Fault>,
+    /// 0 before it is answered.
+    pub(super) status: u16,
+    /// Its connection went when all had been sent, and the origin may do it all the same.
+    pub(super) is_unheard: bool,
+    pub(super) asked_at: Duration,
+    /// When the origin took something of it last.
+    pub(super) moved_at: Duration,
+    /// When the engine had all of its answer, or let its connection go.
+    pub(super) ended_at: Option<Duration>,
+    /// Whether the engine has read all of its answer.
+    pub(super) is_heard: bool,
+    /// It has other bytes than the source.
+    is_wrong: bool,
 }
 
 impl Exchange {
@@ -137,7 +169,10 @@ impl World {
             window: RefCell::default(),
             gets: RefCell::default(),
             attempts: RefCell::default(),
+            store: RefCell::default(),
+            write_attempts: RefCell::default(),
             link_free: Cell::new(None),
+            uplink_free: Cell::new(None),
             tells,
             stopped: Cell::new(None),
         }
@@ -174,10 +209,144 @@ impl World {
 
     /// When `bytes` that leave at `from` are through the link that all connections share.
     pub(super) fn cross_link(&self, from: Instant, bytes: usize) -> Instant {
-        let begins = self.link_free.get().map_or(from, |free| free.max(from));
+        self.cross(&self.link_free, from, bytes)
+    }
+
+    /// The same for bytes on their way to the origin.
+    pub(super) fn cross_uplink(&self, from: Instant, bytes: usize) -> Instant {
+        self.cross(&self.uplink_free, from, bytes)
+    }
+
+    fn cross(&self, free: &Cell<Option<Instant>>, from: Instant, bytes: usize) -> Instant {
+        let begins = free.get().map_or(from, |free| free.max(from));
         let through = begins + Duration::from_secs_f64(bytes as f64 / self.scenario.origin.total_rate as f64);
-        self.link_free.set(Some(through));
+        free.set(Some(through));
         through
+    }
+
+    /// What a put sends.
+    pub(super) fn sent_content(&self) -> &'static [u8] {
+        let bytes = self.scenario.objects[0].bytes as usize;
+        match self.scenario.put().map(|put| put.from) {
+            Some(From::Synthetic) => &synthetic()[..bytes],
+            _ => self.content(0, 0),
+        }
+    }
+
+    /// The bytes of the object that a request carries.
+    fn expected(&self, step: Step, bytes: u64) -> &'static [u8] {
+        let content = self.sent_content();
+        let start = match step {
+            Step::Part(number) => (u64::from(number) - 1) * self.scenario.sent_part_bytes(),
+            _ => 0,
+        } as usize;
+        content.get(start..start + bytes as usize).unwrap_or_default()
+    }
+
+    /// How often that has been asked for, this time included.
+    pub(super) fn count_attempt(&self, object: usize, step: Step) -> u32 {
+        let mut attempts = self.write_attempts.borrow_mut();
+        let attempt = attempts.entry((object, step)).or_default();
+        *attempt += 1;
+        *attempt
+    }
+
+    /// A request of a put has come: may it be made now? Its number in the log.
+    pub(super) fn on_write(&self, step: Step, bytes: u64, fault: Option<Fault>) -> usize {
+        self.check_pool();
+        let now = self.now();
+        if let Some(wrong) = self.check_write(step) {
+            self.object_to(wrong);
+        }
+        let mut log = self.log.borrow_mut();
+        log.writes.push(Written {
+            step,
+            bytes,
+            sent: 0,
+            taken: 0,
+            fault,
+            status: 0,
+            is_unheard: false,
+            asked_at: now,
+            moved_at: now,
+            ended_at: None,
+            is_heard: false,
+            is_wrong: false,
+        });
+        log.writes.len() - 1
+    }
+
+    fn check_write(&self, step: Step) -> Option<String> {
+        let (log, now) = (self.log.borrow(), self.now());
+        let open = || log.writes.iter().filter(|other| other.ended_at.is_none());
+        let is_accepted = |other: &Written| other.is_heard && other.status < 300;
+        if let Some(done) = log.writes.iter().find(|other| other.step == step && is_accepted(other))
+            && step.has_content()
+        {
+            return Some(format!("{step:?} is sent again, and it was accepted at {:?}", done.ended_at));
+        }
+        let is_early = |other: &&Written| now < other.moved_at + self.silent_for();
+        let mut same = open().filter(|other| other.step == step && step.has_content());
+        if same.any(|other| is_early(&other)) {
+            return Some(format!("{step:?} is sent while another attempt at it moves"));
+        }
+        let mut parts = open().filter(|other| other.step.has_content());
+        match step {
+            Step::Complete => parts.next().map(|_| "it is completed while a part is on its way".into()),
+            Step::Abort => parts.next().map(|_| "it is aborted while a part is on its way".into()),
+            _ => {
+                // And one more of each that is silent, which may be raced.
+                let silent = open().filter(|other| !is_early(other)).count();
+                let in_flight = parts.count() + 1;
+                let most = self.scenario.tuning.parallel as usize + silent;
+                (in_flight > most)
+                    .then(|| format!("{in_flight} parts are on their way, at most {most} may be"))
+            }
+        }
+    }
+
+    /// The engine has sent more of a body.
+    pub(super) fn on_sent(&self, number: usize, bytes: &[u8]) {
+        let wrong = {
+            let mut log = self.log.borrow_mut();
+            let write = &mut log.writes[number];
+            let at = write.sent as usize;
+            write.sent += bytes.len() as u64;
+            let expected = self.expected(write.step, write.bytes);
+            let is_wrong = expected.get(at..at + bytes.len()) != Some(bytes) && !write.is_wrong;
+            write.is_wrong |= is_wrong;
+            is_wrong.then_some((write.step, at))
+        };
+        if let Some((step, at)) = wrong {
+            self.object_to(format!("{step:?} has other bytes than the source from byte {at} on"));
+        }
+        self.check_pool();
+    }
+
+    /// The origin has taken so much of a body by now.
+    pub(super) fn on_taken(&self, number: usize, taken: usize) {
+        let mut log = self.log.borrow_mut();
+        (log.writes[number].taken, log.writes[number].moved_at) = (taken as u64, self.now());
+    }
+
+    /// The origin has answered.
+    pub(super) fn on_written(&self, number: usize, status: u16) {
+        let mut log = self.log.borrow_mut();
+        (log.writes[number].status, log.writes[number].moved_at) = (status, self.now());
+    }
+
+    /// Nobody hears what becomes of it.
+    pub(super) fn on_unheard(&self, number: usize) {
+        self.log.borrow_mut().writes[number].is_unheard = true;
+    }
+
+    /// The engine has read an answer to its end, or has let its connection go.
+    pub(super) fn on_write_over(&self, number: usize, is_heard: bool) {
+        let now = self.now();
+        let mut log = self.log.borrow_mut();
+        let write = &mut log.writes[number];
+        write.ended_at.get_or_insert(now);
+        write.is_heard |= is_heard;
     }
 
     /// The object's bytes in its `version`.
@@ -338,6 +507,29 @@ impl World {
             self.object_to(format!("the end was told while {open} answers were still being received"));
         }
     }
+
+    /// A put has ended: nobody may still send for it.
+    pub(super) fn on_end_of_put(&self) {
+        let unsent = self.log.borrow().writes.iter().filter(|write| write.ended_at.is_none()).count();
+        if unsent > 0 {
+            self.object_to(format!("the end was told while {unsent} requests were on their way"));
+        }
+    }
+}
+
+/// What [`Source::Synthetic`] makes.
+fn synthetic() -> &'static [u8] {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    const BYTES: u64 = 2 << 20;
+    MADE.get_or_init(|| {
+        let source = OpenSource::open(Source::Synthetic(BYTES)).expect("nothing is opened");
+        let body = source.body(&(0..BYTES));
+        let mut made = Vec::new();
+        while (made.len() as u64) < BYTES {
+            made.extend_from_slice(body.piece(made.len() as u64, &mut []).expect("nothing is read"));
+        }
+        made
+    })
 }
 
 /// Random bytes, made once: an object is a slice of them.

@@ -66,6 +66,21 @@ impl StreamUploader {
         Ok(&mut room.as_mut_slice()[self.filled..])
     }
 
+    /// As [`StreamUploader::space`] for a writer whose clock stands still while it waits: `Pending` where
+    /// that would wait.
+    #[cfg(test)]
+    pub(crate) fn try_space(&mut self) -> std::task::Poll<Result<&mut [u8], UploadEnded>> {
+        let is_full = self.room.as_ref().is_none_or(|room| room.len() == self.filled);
+        if is_full {
+            self.pass_on();
+            let state = self.ring.lock();
+            if state.free.is_empty() && !state.has_ended {
+                return std::task::Poll::Pending;
+            }
+        }
+        std::task::Poll::Ready(self.space())
+    }
+
     /// The first `bytes` of [`StreamUploader::space`] have been filled.
     ///
     /// # Panics

@@ -32,6 +32,9 @@ use flatout_policy::upload::{OBJECT_MOST, PARTS_MOST};
 const LEFT_PARTS: &str =
     "parts that were sent could not be deleted: they take space until the upload is aborted";
 
+/// The shortest part that origins take. That of the simulation takes any: its objects are small.
+pub(crate) const PART_LEAST: u64 = if cfg!(test) { 1 } else { flatout_policy::upload::PART_LEAST };
+
 /// Less than that is sent anew as quickly as it is asked for.
 const KEPT_FROM: u64 = 64 << 20;
 
@@ -64,8 +67,8 @@ pub(crate) struct Upload {
     pub(crate) resume_note: OnceLock<&'static str>,
     /// Bytes of parts that are left for the next run.
     kept_bytes: AtomicU64,
-    /// Parts were sent that could not be deleted.
-    has_left_parts: AtomicBool,
+    /// Its parts have been deleted.
+    is_aborted: AtomicBool,
 }
 
 /// What the origin said of the object that it made.
@@ -209,7 +212,7 @@ impl Upload {
             resumed_bytes: AtomicU64::new(0),
             resume_note: OnceLock::new(),
             kept_bytes: AtomicU64::new(0),
-            has_left_parts: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
         })
     }
 
@@ -253,9 +256,16 @@ impl Upload {
         keeps
     }
 
-    /// Its parts stay at the origin, and nothing goes on from them.
-    pub(crate) fn leave_parts(&self) {
-        self.has_left_parts.store(true, Ordering::Relaxed);
+    /// Its parts have been deleted.
+    pub(crate) fn on_aborted(&self) {
+        self.is_aborted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its parts stay at the origin, and nothing goes on from them: they could not be deleted, or
+    /// nobody was left to do so.
+    fn leaves_parts(&self) -> bool {
+        let has_begun = self.parts.get().is_some() && !self.is_stored();
+        has_begun && !self.is_aborted.load(Ordering::Relaxed) && !self.keep_parts()
     }
 
     /// How many more workers could take a part now, and how urgent that is.
@@ -312,10 +322,11 @@ impl Running for Upload {
         if let Some(journal) = self.journal.get() {
             journal.unlock();
         }
+        let leaves_parts = self.leaves_parts();
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let result = result.map_err(|error| {
             let error = error.during("upload", &self.transfer.name);
-            match (self.has_left_parts.load(Ordering::Relaxed), self.kept_bytes.load(Ordering::Relaxed)) {
+            match (leaves_parts, self.kept_bytes.load(Ordering::Relaxed)) {
                 (true, _) => error.with_further_hint(LEFT_PARTS),
                 (false, 0) => error,
                 (false, kept) => {

@@ -34,7 +34,7 @@ use crate::source::body::OutgoingBody;
 use crate::source::{OpenSource, checksum};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
-use crate::transfer::upload::{Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
@@ -42,7 +42,7 @@ use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::{Attempts, Fault};
-use flatout_policy::upload::part_bytes;
+use flatout_policy::upload::part_bytes_from;
 
 const NOT_STATED: &str = "not stated by the origin";
 
@@ -50,6 +50,9 @@ const NOT_STATED: &str = "not stated by the origin";
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+const UNKNOWN_END: &str =
+    "the answer that tells of the object was lost: look whether it is there before you send it again";
 
 impl WorkSource for Upload {
     fn wants(&self) -> (u64, Priority) {
@@ -99,7 +102,7 @@ async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Err
         return lead_stream(shard, hold, ring).await;
     }
     let bytes = upload.source.bytes().unwrap_or(0);
-    match part_bytes(bytes, shard.shared.settings.part_bytes) {
+    match part_bytes_from(PART_LEAST, bytes, shard.shared.settings.part_bytes) {
         None => lead_single(shard, upload, bytes).await,
         Some(part_bytes) => lead_parts(shard, hold, part_bytes, bytes).await,
     }
@@ -152,7 +155,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
             continue;
         }
         // An answer that was lost may have been the one that told of the object.
-        if was_lost && failure.status == Some(412) && is_there(shard, upload, content, None).await {
+        if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await? {
             return Ok(());
         }
         was_lost |= failure.status.is_none();
@@ -321,8 +324,8 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let (head, body) = match call_whole(shard, upload.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {
-            let is_lost = matches!(failure.status, None | Some(404 | 412));
-            if is_lost && is_there(shard, upload, content, etag.as_deref()).await {
+            let is_lost = matches!(failure.status, None | Some(404)) || says_there(&failure);
+            if is_lost && is_there(shard, upload, content, etag.as_deref()).await? {
                 return Ok(());
             }
             return Err(upload.explained(failure));
@@ -343,19 +346,36 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     Ok(())
 }
 
+/// Whether the origin refuses since an object is there: S3 says so with 412, OSS with 409.
+fn says_there(failure: &Failure) -> bool {
+    matches!(failure.status, Some(409 | 412))
+}
+
 /// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
 /// from those of its parts. If so, the upload is done.
-async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, etag: Option<&str>) -> bool {
-    let Ok((head, _)) = call_whole(shard, Operation::Head(upload.target.clone())).await else { return false };
+///
+/// # Errors
+/// The origin could not be asked: nobody knows.
+async fn is_there(
+    shard: &Rc<Shard>,
+    upload: &Upload,
+    content: Content,
+    etag: Option<&str>,
+) -> Result<bool, Error> {
+    let head = match call_whole(shard, Operation::Head(upload.target.clone())).await {
+        Ok((head, _)) => head,
+        Err(Failure { status: Some(404), .. }) => return Ok(false),
+        Err(failure) => return Err(failure.error.with_further_hint(UNKNOWN_END)),
+    };
     if head.content_length != Some(content.bytes) {
-        return false;
+        return Ok(false);
     }
     let by_checksum = verified(&head, content.checksum, "object").ok();
     let by_etag = etag.is_some() && head.etag.as_deref() == etag;
     let verified = match by_checksum {
         Some(verified @ (Verified::Whole(_) | Verified::Md5)) => verified,
         Some(verified) if by_etag => verified,
-        _ => return false,
+        _ => return Ok(false),
     };
     upload.on_stored(Stored {
         version: Version::of(&head, Some(content.bytes)),
@@ -363,7 +383,7 @@ async fn is_there(shard: &Rc<Shard>, upload: &Upload, content: Content, etag: Op
         verified,
     });
     upload.forget_journal();
-    true
+    Ok(true)
 }
 
 /// Deletes the parts of an upload that has failed, once no worker sends one any more.
@@ -377,9 +397,12 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
     });
     match aborted.await {
         // It may be gone already.
-        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => hold.forget_journal(),
+        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => {
+            hold.forget_journal();
+            hold.on_aborted();
+        }
         // The next run finds the parts by the journal, if there is one.
-        Ok(Err(_)) | Err(_) => hold.leave_parts(),
+        Ok(Err(_)) | Err(_) => {}
     }
 }
 
