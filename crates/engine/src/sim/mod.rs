@@ -16,9 +16,10 @@
 //! piece. What is left there when a connection is dropped may arrive later, as it may from a kernel.
 //!
 //! To add a shape of the world, write a function in `shapes` or `put_shapes` that changes what `fair` has
-//! drawn, and name it in `SHAPES`. A new habit or fault of origins is a field of `Origin` or a row of `Fault` in `scenario`, its
-//! effect a few lines in `origin`, and the error that it explains a row in `explain` there. A new promise of
-//! the engine is a function in `check`; show that it can fail by breaking the engine once by hand.
+//! drawn, and name it in `SHAPES`. A new habit or fault of origins is a field of `Origin` or a row of `Fault`
+//! in `scenario`, its effect a few lines in `origin`, and the error that it explains a row in `explain`
+//! there. A new promise of the engine is a function in `check`; show that it can fail by breaking the engine
+//! once by hand.
 
 mod check;
 mod crowd;

@@ -185,7 +185,9 @@ fn check_sent(world: &World) -> Vec<String> {
         wrong.extend(check_row(scenario, step, &attempts));
         for pair in attempts.windows(2) {
             let is_silent = pair[0].ended_at.is_none_or(|ended| pair[1].asked_at < ended);
-            let has_failed = !pair[0].is_heard || pair[0].status >= 300;
+            // What had other bytes on its arrival is sent again, though the origin took it.
+            let is_wrong = pair[0].fault == Some(Fault::Flip);
+            let has_failed = !pair[0].is_heard || pair[0].status >= 300 || is_wrong;
             if step.has_content() && !has_failed && !is_silent {
                 wrong.push(format!("{step:?} is sent again after it was accepted"));
             }

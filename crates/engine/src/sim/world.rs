@@ -212,7 +212,7 @@ impl World {
         self.cross(&self.link_free, from, bytes)
     }
 
-    /// The same for bytes on their way to the origin.
+    /// As [`World::cross_link`], of bytes on their way to the origin.
     pub(super) fn cross_uplink(&self, from: Instant, bytes: usize) -> Instant {
         self.cross(&self.uplink_free, from, bytes)
     }
@@ -279,7 +279,9 @@ impl World {
     fn check_write(&self, step: Step) -> Option<String> {
         let (log, now) = (self.log.borrow(), self.now());
         let open = || log.writes.iter().filter(|other| other.ended_at.is_none());
-        let is_accepted = |other: &Written| other.is_heard && other.status < 300;
+        // What had other bytes on its arrival is sent again, though the origin took it.
+        let is_flipped = |other: &Written| other.fault == Some(Fault::Flip);
+        let is_accepted = |other: &Written| other.is_heard && other.status < 300 && !is_flipped(other);
         if let Some(done) = log.writes.iter().find(|other| other.step == step && is_accepted(other))
             && step.has_content()
         {

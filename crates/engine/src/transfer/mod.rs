@@ -14,6 +14,7 @@ pub(crate) mod response;
 pub(crate) mod single;
 mod start_put;
 pub(crate) mod upload;
+mod upload_checksum;
 mod upload_resume;
 mod upload_stream;
 pub(crate) mod upload_workers;

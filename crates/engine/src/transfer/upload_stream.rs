@@ -11,7 +11,8 @@ use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
-use crate::transfer::upload_workers::{begin, complete, hashed, put, send_part, wait_for_parts};
+use crate::transfer::upload_checksum::hashed;
+use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes_from};
 

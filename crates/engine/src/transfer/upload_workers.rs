@@ -1,7 +1,6 @@
 //! The loops that carry an upload: the lead, which begins and completes it, and the workers, which send part
 //! after part.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,9 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
-use flatout_wire::checksum::Algorithm;
 use flatout_wire::documents::{self, DonePart};
-use flatout_wire::head::{Coverage, Head};
+use flatout_wire::head::Head;
 use flatout_wire::object_options::Condition;
 use flatout_wire::upload_answers;
 use flatout_wire::verdict::Reason;
@@ -30,21 +28,19 @@ use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::shard::Shard;
 use crate::shard::call::{Call, call_whole};
 use crate::shard::shards::Task;
+use crate::source::OpenSource;
 use crate::source::body::OutgoingBody;
-use crate::source::{OpenSource, checksum};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
 use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload_checksum::{hashed, hashed_aside, verified};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
-use flatout_policy::receive_size::RECEIVE_BYTES;
 use flatout_policy::retry::{Attempts, Fault};
 use flatout_policy::upload::part_bytes_from;
-
-const NOT_STATED: &str = "not stated by the origin";
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
@@ -473,145 +469,12 @@ async fn wait_or_give_up(
     Ok(Some(transfer.slots.acquire().await))
 }
 
-/// The checksum of a part, taken by a thread of its own: others are sent meanwhile, and a slow disk holds up
-/// nothing else.
-async fn hashed_aside(
-    shard: &Rc<Shard>,
-    upload: &Arc<Upload>,
-    form: Option<ChecksumForm>,
-    range: &Range<u64>,
-) -> Result<Option<BodyChecksum>, Error> {
-    let Some(form) = form else { return Ok(None) };
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let (owner, part) = (upload.clone(), range.clone());
-    shard.shared.hashing.run(move || {
-        let mut scratch = vec![0; RECEIVE_BYTES];
-        let sum = checksum(&owner.source.body(&part), form, &mut scratch);
-        // The upload may have been stopped meanwhile.
-        let _ = tell.send(sum);
-    });
-    match told.await {
-        Ok(sum) => sum.map(Some),
-        // No thread could be had.
-        Err(_) => hashed(shard, &upload.source.body(range), Some(form)),
-    }
-}
-
-/// The checksum of what is to be sent, in that form.
-pub(super) fn hashed(
-    shard: &Shard,
-    body: &OutgoingBody<'_>,
-    form: Option<ChecksumForm>,
-) -> Result<Option<BodyChecksum>, Error> {
-    let mut scratch = shard.scratch.borrow_mut();
-    form.map(|form| checksum(body, form, scratch.as_mut_slice())).transpose()
-}
-
-/// What the origin says of the checksum of what it has.
-fn verified(head: &Head, sent: Option<BodyChecksum>, what: &str) -> Result<Verified, Error> {
-    let Some(sent) = sent else { return Ok(Verified::None("switched off")) };
-    let Some((algorithm, sent)) = sent.crc() else {
-        let is_etag = head.etag.as_deref().is_some_and(|etag| sent.is_etag(etag));
-        return Ok(if is_etag { Verified::Md5 } else { Verified::None(NOT_STATED) });
-    };
-    let stated = head
-        .checksums
-        .iter()
-        .find(|checksum| checksum.algorithm == algorithm && matches!(checksum.kind, Coverage::Full));
-    match stated {
-        None => Ok(Verified::None(NOT_STATED)),
-        Some(stated) if stated.value == sent => Ok(Verified::Whole(algorithm)),
-        Some(stated) => {
-            let (name, stated, sent) =
-                (algorithm.name(), algorithm.encode(stated.value), algorithm.encode(sent));
-            let cause =
-                format!("the origin has another {what} than was sent: {name} is {stated}, not {sent}");
-            Err(Error::new(ErrorKind::Corrupt, cause).with_hint("send it again"))
-        }
-    }
-}
-
-/// Whether the ETag may be an MD5.
-fn is_md5(etag: &str) -> bool {
-    let digits = etag.trim_matches('"');
-    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
 pub(crate) fn nonsensical(what: &str, nonsense: &dyn std::fmt::Display) -> Error {
     let error = Error::new(ErrorKind::Network, format!("the answer has no {what}: {nonsense}"));
     error.with_hint("does this endpoint speak the protocol of the URL?")
 }
 
 impl Upload {
-    /// How bodies are hashed: as S3 is asked to compare, or as OSS states it.
-    fn form(&self) -> Option<ChecksumForm> {
-        if !self.verify {
-            return None;
-        }
-        match self.dialect() {
-            Dialect::Oss => Some(ChecksumForm::Crc(Algorithm::Crc64Xz)),
-            Dialect::S3 | Dialect::Plain => self.transfer.gate.upload_checksum(),
-        }
-    }
-
-    /// How the next part is hashed. An origin that overlooked the CRC of a part is not told that of another.
-    fn form_of_part(&self, parts: &PartsUpload) -> Option<ChecksumForm> {
-        parts.form.map(|begun| if self.form() == Some(begun) { begun } else { ChecksumForm::Md5 })
-    }
-
-    /// What the origin says of a body that it has taken, and what the body was hashed to in the end: where
-    /// the origin overlooks CRCs, its ETag tells, which is the MD5 unless a key service encrypted the object.
-    fn verified(
-        &self,
-        shard: &Shard,
-        body: &OutgoingBody<'_>,
-        head: &Head,
-        sum: Option<BodyChecksum>,
-        what: &str,
-    ) -> Result<(Verified, Option<BodyChecksum>), Error> {
-        let verified = verified(head, sum, what)?;
-        let Some(crc) = sum.filter(|sum| sum.crc().is_some() && verified == Verified::None(NOT_STATED))
-        else {
-            return Ok((verified, sum));
-        };
-        if self.dialect() == Dialect::S3 {
-            self.transfer.gate.on_checksum_refused(crc.form());
-        }
-        if !head.etag.as_deref().is_some_and(is_md5) {
-            return Ok((verified, sum));
-        }
-        let md5 = hashed(shard, body, Some(ChecksumForm::Md5))?;
-        Ok(match self::verified(head, md5, what)? {
-            Verified::Md5 => (Verified::Md5, md5),
-            _ => (verified, sum),
-        })
-    }
-
-    /// OSS is told no checksum: it states its own.
-    fn told(&self, content: Content) -> Content {
-        match self.dialect() {
-            Dialect::S3 => content,
-            Dialect::Oss | Dialect::Plain => Content { checksum: None, ..content },
-        }
-    }
-
-    /// Whether the origin refused the form of the checksum, so that another one is tried.
-    fn steps_down(&self, failure: &Failure, tried: Option<ChecksumForm>) -> bool {
-        // Other bytes than were sent are no reason to send the next without a checksum.
-        if self.dialect() != Dialect::S3 || failure.reason == Some(Reason::Mismatch) {
-            return false;
-        }
-        let words = failure.error.cause().to_ascii_lowercase();
-        let is_about_checksums = ["checksum", "crc64", "md5"].iter().any(|word| words.contains(word));
-        let is_mismatch = words.contains("mismatch") || words.contains("not match");
-        let is_refused = match failure.status {
-            Some(400) => is_about_checksums && !is_mismatch,
-            Some(status) => status == 501,
-            None => false,
-        };
-        is_refused && tried.is_some_and(|tried| self.transfer.gate.on_checksum_refused(tried))
-    }
-
     /// The failure of a request as the caller should read it.
     fn explained(&self, failure: Failure) -> Error {
         match (failure.status, &self.stored_as.condition) {
