@@ -391,14 +391,11 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
         }
         call_whole(shard, hold.operation(WriteStep::Abort { upload_id: parts.upload_id.clone() })).await
     });
-    match aborted.await {
-        // It may be gone already.
-        Ok(Ok(_) | Err(Failure { status: Some(404), .. })) => {
-            hold.forget_journal();
-            hold.on_aborted();
-        }
-        // The next run finds the parts by the journal, if there is one.
-        Ok(Err(_)) | Err(_) => {}
+    // It may be gone already. Where it could not be deleted, the next run finds its parts by the journal, if there
+    // is one.
+    if let Ok(Ok(_) | Err(Failure { status: Some(404), .. })) = aborted.await {
+        hold.forget_journal();
+        hold.on_aborted();
     }
 }
 
