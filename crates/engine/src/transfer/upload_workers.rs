@@ -391,8 +391,8 @@ async fn abort(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) {
         }
         call_whole(shard, hold.operation(WriteStep::Abort { upload_id: parts.upload_id.clone() })).await
     });
-    // It may be gone already. Where it could not be deleted, the next run finds its parts by the journal, if there
-    // is one.
+    // It may be gone already. Where it could not be deleted, the next run finds its parts by the journal, if
+    // there is one.
     if let Ok(Ok(_) | Err(Failure { status: Some(404), .. })) = aborted.await {
         hold.forget_journal();
         hold.on_aborted();
