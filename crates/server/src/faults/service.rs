@@ -169,7 +169,7 @@ fn requested_range(head: &Parts) -> Option<[u64; 2]> {
 }
 
 /// The message of refusals.
-const WHY: &str = "this is the wind tunnel: flatout serve --error, --put-error and the like";
+const WHY: &str = "this is the wind tunnel: flatout serve --error";
 
 /// A request and its response on the way through the faults.
 struct Exchange {
