@@ -21,10 +21,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streams import Drain, Feed, Lines, Tail
+import streams
 from machine import busy_seconds
 from sampler import Loopback, Sampler, peak_rate
 from sizes import rounded
+from streams import Lines, Tail
 from tree import Memory, Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
 
 # How long a program that talks may take to end after `done`.
@@ -119,8 +120,8 @@ class Process:
 
     def __init__(self, client: Client, around: Surroundings):
         self.client, self.around = client, around
-        self.drain = Drain(around.drain) if client.stdout == "drain" else None
-        self.feed = Feed(client.stdin) if client.stdin else None
+        self.drain = streams.drain(around.drain) if client.stdout == "drain" else None
+        self.feed = streams.feed(client.stdin) if client.stdin else None
         self.beside = [each.pid for each in (self.drain, self.feed) if each]
         self.tree = Tree({*around.origin_pids, *self.beside})
         self.sampler = Sampler(self.tree, around.loopback)
@@ -138,7 +139,7 @@ class Process:
         self.stuck: str | None = None
 
     def start(self):
-        stdout = {"drop": subprocess.DEVNULL, "drain": self.drain and self.drain.input}
+        stdout = {"drop": subprocess.DEVNULL, "drain": self.drain and self.drain.pipe}
         self.begin()
         most, (soft, hard) = self.around.limits.file_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)
         try:
@@ -163,10 +164,9 @@ class Process:
         self.lab_peak = memory_of(os.getpid())[1]
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (most, most))
-        if self.drain:
-            self.drain.close_input()
-        if self.feed:
-            self.feed.close_output()
+        for each in (self.drain, self.feed):
+            if each:
+                each.close_pipe()
         self.exit_fd = os.pidfd_open(self.child.pid)
         self.poll.register(self.exit_fd, select.POLLIN)
         self.read_from(self.child.stderr, self.errors.take)
@@ -175,7 +175,7 @@ class Process:
 
     def stdin(self) -> int:
         if self.feed:
-            return self.feed.output
+            return self.feed.pipe
         return subprocess.PIPE if self.client.talks else subprocess.DEVNULL
 
     def on_stdout(self):

@@ -43,62 +43,43 @@ class Lines:
         return self.whole.pop(0)
 
 
-class Drain:
-    """A process that reads a pipe of 1 MiB and drops what comes. Its CPU is its own."""
+class Beside:
+    """A process at the other end of a pipe of 1 MiB that a client reads or writes. Its CPU is its own."""
 
-    def __init__(self, argv: list[str]):
-        output, self.input = os.pipe()
+    def __init__(self, argv: list[str], reads: bool):
+        output, input = os.pipe()
+        self.pipe, its = (input, output) if reads else (output, input)
         try:
-            fcntl.fcntl(self.input, F_SETPIPE_SZ, PIPE_BYTES)
-            self.process = subprocess.Popen(
-                argv, stdin=output, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-            )
+            fcntl.fcntl(input, F_SETPIPE_SZ, PIPE_BYTES)
+            ends = {"stdin": its, "stdout": subprocess.DEVNULL} if reads else {"stdin": subprocess.DEVNULL, "stdout": its}
+            self.process = subprocess.Popen(argv, **ends, stderr=subprocess.DEVNULL, start_new_session=True)
         except BaseException:
-            self.close_input()
+            self.close_pipe()
             raise
         finally:
-            os.close(output)
+            os.close(its)
         self.pid = self.process.pid
 
-    def close_input(self):
-        """Once the client holds it, the lab must not."""
-        if self.input >= 0:
-            os.close(self.input)
-            self.input = -1
+    def close_pipe(self):
+        """Once the client holds it, the lab must not: else it would not see the client's end."""
+        if self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
 
     def end(self):
-        """The client is gone, so what is left in the pipe is soon read."""
-        self.close_input()
+        """The client is gone: what is left in the pipe is soon read, or nobody is left to read it."""
+        self.close_pipe()
         wait_or_kill(self.process)
 
 
-class Feed:
-    """A process that writes a file into a pipe of 1 MiB, as `cat FILE |` does in a shell. Its CPU is its own."""
+def drain(argv: list[str]) -> Beside:
+    """Reads what a client writes, and drops it."""
+    return Beside(argv, reads=True)
 
-    def __init__(self, path: str):
-        self.output, end = os.pipe()
-        try:
-            fcntl.fcntl(end, F_SETPIPE_SZ, PIPE_BYTES)
-            self.process = subprocess.Popen(
-                ["cat", path], stdin=subprocess.DEVNULL, stdout=end, stderr=subprocess.DEVNULL, start_new_session=True
-            )
-        except BaseException:
-            self.close_output()
-            raise
-        finally:
-            os.close(end)
-        self.pid = self.process.pid
 
-    def close_output(self):
-        """Once the client holds it, the lab must not: who feeds a client that has gone ends by the signal."""
-        if self.output >= 0:
-            os.close(self.output)
-            self.output = -1
-
-    def end(self):
-        """The client is gone, and with it the last reader."""
-        self.close_output()
-        wait_or_kill(self.process)
+def feed(path: str) -> Beside:
+    """Writes a file to a client, as `cat FILE |` does in a shell."""
+    return Beside(["cat", path], reads=False)
 
 
 def wait_or_kill(process: subprocess.Popen):
