@@ -25,13 +25,8 @@ const LARGE: u64 = 256 * MIB;
 const STREAM_STEP: u64 = 1_000;
 
 /// How long each part but the last is, of an object of `bytes`; `None` where it is sent by one request.
-/// `asked` is the user's own length.
-pub fn part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
-    part_bytes_from(PART_LEAST, bytes, asked)
-}
-
-/// [`part_bytes`] for an origin that takes parts of `least` bytes.
-pub fn part_bytes_from(least: u64, bytes: u64, asked: Option<u64>) -> Option<u64> {
+/// `asked` is the user's own length, `least` the shortest part that the origin takes.
+pub fn part_bytes(least: u64, bytes: u64, asked: Option<u64>) -> Option<u64> {
     let usual = if bytes >= LARGE { LARGE_PART } else { PART };
     let part = asked.unwrap_or(usual).clamp(least, PART_MOST);
     if bytes <= asked.map_or(SINGLE_UP_TO, |_| part).min(SINGLE_MOST) {
@@ -61,13 +56,8 @@ pub fn copy_part_bytes(bytes: u64, asked: Option<u64>) -> Option<u64> {
 }
 
 /// How long part `number` (from 1) of a stream is, of which nobody knows where it ends: longer and longer, so
-/// that 10,000 are enough, and never more than `most`.
-pub fn stream_part_bytes(number: u64, asked: Option<u64>, most: u64) -> u64 {
-    stream_part_bytes_from(PART_LEAST, number, asked, most)
-}
-
-/// [`stream_part_bytes`] for an origin that takes parts of `least` bytes.
-pub fn stream_part_bytes_from(least: u64, number: u64, asked: Option<u64>, most: u64) -> u64 {
+/// that 10,000 are enough, and never more than `most`. `least` is the shortest part that the origin takes.
+pub fn stream_part_bytes(least: u64, number: u64, asked: Option<u64>, most: u64) -> u64 {
     let first = asked.unwrap_or(PART).clamp(least, PART_MOST);
     let doublings = (number.saturating_sub(1) / STREAM_STEP).min(20) as u32;
     (first << doublings).min(PART_MOST).min(most.max(least))
@@ -79,7 +69,7 @@ mod tests {
 
     #[track_caller]
     fn check(bytes: u64, asked: Option<u64>, expected: Option<u64>) {
-        let part = part_bytes(bytes, asked);
+        let part = part_bytes(PART_LEAST, bytes, asked);
         assert_eq!(part, expected, "{bytes} {asked:?}");
         if let Some(part) = part {
             assert!(
@@ -124,14 +114,19 @@ mod tests {
 
     #[test]
     fn a_stream_of_any_length_has_parts_enough() {
-        let total =
-            |asked, most| (1..=PARTS_MOST).map(|number| stream_part_bytes(number, asked, most)).sum::<u64>();
+        let total = |asked, most| {
+            (1..=PARTS_MOST).map(|number| stream_part_bytes(PART_LEAST, number, asked, most)).sum::<u64>()
+        };
         assert!(total(None, u64::MAX) > 7 << 40, "{}", total(None, u64::MAX));
         assert!(total(Some(PART_MOST), u64::MAX) == OBJECT_MOST);
-        assert_eq!(stream_part_bytes(1, None, u64::MAX), 8 * MIB);
-        assert_eq!(stream_part_bytes(1_000, None, u64::MAX), 8 * MIB);
-        assert_eq!(stream_part_bytes(1_001, None, u64::MAX), 16 * MIB);
-        assert_eq!(stream_part_bytes(10_000, None, 128 * MIB), 128 * MIB);
-        assert_eq!(stream_part_bytes(1, Some(64 * MIB), 1), PART_LEAST, "never less than an origin takes");
+        assert_eq!(stream_part_bytes(PART_LEAST, 1, None, u64::MAX), 8 * MIB);
+        assert_eq!(stream_part_bytes(PART_LEAST, 1_000, None, u64::MAX), 8 * MIB);
+        assert_eq!(stream_part_bytes(PART_LEAST, 1_001, None, u64::MAX), 16 * MIB);
+        assert_eq!(stream_part_bytes(PART_LEAST, 10_000, None, 128 * MIB), 128 * MIB);
+        assert_eq!(
+            stream_part_bytes(PART_LEAST, 1, Some(64 * MIB), 1),
+            PART_LEAST,
+            "never less than an origin takes"
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_engine::{Client, Dialect, Put, Source};
-use flatout_policy::upload::part_bytes;
+use flatout_policy::upload::{PART_LEAST, part_bytes};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::ObjectOptions;
 
@@ -97,7 +97,7 @@ impl<'a> PutByFloor<'a> {
     ) -> Result<PutByFloor<'a>, Failure> {
         let location = origin::object("upload", &spec.url)?;
         let found = settings_of_the_floor(knobs, &location)?;
-        let part_bytes = part_bytes(spec.bytes, found.settings.part_bytes).unwrap_or(spec.bytes);
+        let part_bytes = part_bytes(PART_LEAST, spec.bytes, found.settings.part_bytes).unwrap_or(spec.bytes);
         let ca_bundle = found.settings.ca_bundle.clone();
         let bytes = floor_bytes(payload(spec)?)?;
         let armed = console.interrupt.arm();

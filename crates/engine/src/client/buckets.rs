@@ -28,7 +28,8 @@ impl Client {
         self.ask_of_bucket(location, "delete", WriteStep::DeleteBucket, Reason::NoSuchBucket)
     }
 
-    /// Refused for the reason `done`, after an answer that was lost, it was done by the attempt before.
+    /// `done` is the refusal that a second request gets once the first has done it: after a lost answer it is
+    /// success.
     fn ask_of_bucket(
         &self,
         location: &Location,

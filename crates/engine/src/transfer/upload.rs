@@ -38,12 +38,6 @@ pub(crate) const PART_LEAST: u64 = if cfg!(test) { 1 } else { flatout_policy::up
 /// Less than that is sent anew as quickly as it is asked for.
 const KEPT_FROM: u64 = 64 << 20;
 
-fn too_long(bytes: u64) -> Error {
-    let (bytes, most) = (format_size(bytes), format_size(OBJECT_MOST));
-    let cause = format!("it has {bytes}, and an object has {most} at most: {PARTS_MOST} parts of 5GiB");
-    Error::new(ErrorKind::Usage, cause).with_hint("cut it into pieces, as split(1) does, and send each")
-}
-
 /// A put on its way: what its shards share.
 pub(crate) struct Upload {
     pub(crate) transfer: ActiveTransfer,
@@ -191,8 +185,8 @@ impl Upload {
         let name = put.location.to_string();
         let TransferOptions { verify, resume } = resources.care;
         let source = OpenSource::open(put.source)?;
-        if source.bytes().is_some_and(|bytes| bytes > OBJECT_MOST) {
-            return Err(too_long(source.bytes().unwrap_or(0)).during("upload", &name));
+        if let Some(bytes) = source.bytes().filter(|bytes| *bytes > OBJECT_MOST) {
+            return Err(too_long(bytes).during("upload", &name));
         }
         let mut transfer = ActiveTransfer::new(name, resources);
         transfer.records = put.record_parts.then(Mutex::default);
@@ -336,4 +330,10 @@ impl Running for Upload {
         });
         self.transfer.end.settle(result);
     }
+}
+
+fn too_long(bytes: u64) -> Error {
+    let (bytes, most) = (format_size(bytes), format_size(OBJECT_MOST));
+    let cause = format!("it has {bytes}, and an object has {most} at most: {PARTS_MOST} parts of 5GiB");
+    Error::new(ErrorKind::Usage, cause).with_hint("cut it into pieces, as split(1) does, and send each")
 }

@@ -56,8 +56,8 @@ pub(super) fn hashed(
     form.map(|form| checksum(body, form, scratch.as_mut_slice())).transpose()
 }
 
-/// What the origin says of the checksum of what it has.
-pub(super) fn verified(head: &Head, sent: Option<BodyChecksum>, what: &str) -> Result<Verified, Error> {
+/// Compares the checksum that the origin states with that of what was sent.
+pub(super) fn compared(head: &Head, sent: Option<BodyChecksum>, what: &str) -> Result<Verified, Error> {
     let Some(sent) = sent else { return Ok(Verified::None("switched off")) };
     let Some((algorithm, sent)) = sent.crc() else {
         let is_etag = head.etag.as_deref().is_some_and(|etag| sent.is_etag(etag));
@@ -113,7 +113,7 @@ impl Upload {
         sum: Option<BodyChecksum>,
         what: &str,
     ) -> Result<(Verified, Option<BodyChecksum>), Error> {
-        let verified = verified(head, sum, what)?;
+        let verified = compared(head, sum, what)?;
         let Some(crc) = sum.filter(|sum| sum.crc().is_some() && verified == Verified::None(NOT_STATED))
         else {
             return Ok((verified, sum));
@@ -125,13 +125,13 @@ impl Upload {
             return Ok((verified, sum));
         }
         let md5 = hashed(shard, body, Some(ChecksumForm::Md5))?;
-        Ok(match self::verified(head, md5, what)? {
+        Ok(match compared(head, md5, what)? {
             Verified::Md5 => (Verified::Md5, md5),
             _ => (verified, sum),
         })
     }
 
-    /// OSS is told no checksum: it states its own.
+    /// What the request states of its body. OSS takes no checksum of ours, and states its own in the answer.
     pub(super) fn told(&self, content: Content) -> Content {
         match self.dialect() {
             Dialect::S3 => content,

@@ -14,7 +14,7 @@ use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
 use crate::transfer::upload_checksum::hashed;
 use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
-use flatout_policy::upload::{PARTS_MOST, stream_part_bytes_from};
+use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
 /// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer
 /// has no more of them that are empty: what it reads from may need memory, too.
@@ -37,7 +37,7 @@ pub(super) async fn lead_stream(
         let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
         let may_give =
             given - accepted < most && given - taken < u64::from(ROOMS_AHEAD) && given < PARTS_MOST;
-        let room_bytes = stream_part_bytes_from(PART_LEAST, given + 1, asked, part_most);
+        let room_bytes = stream_part_bytes(PART_LEAST, given + 1, asked, part_most);
         let next = tokio::select! {
             biased;
             next = ring.next() => next,

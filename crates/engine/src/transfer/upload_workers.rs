@@ -33,14 +33,14 @@ use crate::source::body::OutgoingBody;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
 use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
-use crate::transfer::upload_checksum::{hashed, hashed_aside, verified};
+use crate::transfer::upload_checksum::{compared, hashed, hashed_aside};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
-use flatout_policy::upload::part_bytes_from;
+use flatout_policy::upload::part_bytes;
 
 /// How long the parts of a failed upload may take to be deleted: a caller waits.
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Err
         return lead_stream(shard, hold, ring).await;
     }
     let bytes = upload.source.bytes().unwrap_or(0);
-    match part_bytes_from(PART_LEAST, bytes, shard.shared.settings.part_bytes) {
+    match part_bytes(PART_LEAST, bytes, shard.shared.settings.part_bytes) {
         None => lead_single(shard, upload, bytes).await,
         Some(part_bytes) => lead_parts(shard, hold, part_bytes, bytes).await,
     }
@@ -333,7 +333,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     head.etag = Some(completed.etag);
     head.checksums.extend(completed.checksums);
     let is_by_md5 = are_by_md5 && etag.is_some() && head.etag == etag;
-    let verified = match verified(&head, content.checksum, "object")? {
+    let verified = match compared(&head, content.checksum, "object")? {
         Verified::None(_) if is_by_md5 => Verified::Md5,
         verified => verified,
     };
@@ -351,7 +351,7 @@ fn says_there(failure: &Failure) -> bool {
 /// from those of its parts. If so, the upload is done.
 ///
 /// # Errors
-/// The origin could not be asked: nobody knows.
+/// The origin could not be asked, so that the end of the upload is unknown.
 async fn is_there(
     shard: &Rc<Shard>,
     upload: &Upload,
@@ -366,7 +366,7 @@ async fn is_there(
     if head.content_length != Some(content.bytes) {
         return Ok(false);
     }
-    let by_checksum = verified(&head, content.checksum, "object").ok();
+    let by_checksum = compared(&head, content.checksum, "object").ok();
     let by_etag = etag.is_some() && head.etag.as_deref() == etag;
     let verified = match by_checksum {
         Some(verified @ (Verified::Whole(_) | Verified::Md5)) => verified,
