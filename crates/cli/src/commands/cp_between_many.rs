@@ -13,7 +13,7 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 use crate::args::Cp;
 use crate::commands::copied::amount;
 use crate::commands::cp_through::{Switches, Through};
-use crate::commands::cp_upload::condition;
+use crate::commands::cp_upload::{condition, is_there};
 use crate::commands::failures::Failures;
 use crate::commands::repeats::counted;
 use crate::console::{Carries, Console};
@@ -128,12 +128,8 @@ impl Worker<'_> {
     }
 
     fn copy(&self, OneCopy { from, to, bytes }: &OneCopy) -> Result<Option<Report>, Error> {
-        if self.no_clobber {
-            match self.client.stat(to) {
-                Ok(_) => return Ok(None),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        if self.no_clobber && is_there(self.client, to)? {
+            return Ok(None);
         }
         if !self.client.copies_within_service(from, to) {
             let through = Through { client: self.client, from, to, options: self.options.clone() };
@@ -213,7 +209,7 @@ impl Copies<'_> {
         Ok(())
     }
 
-    /// Hands out what is listed and reports what has ended, until nothing is left.
+    /// Gives listed objects to the workers and reports what they have copied, until nothing is left.
     fn feed(
         &mut self,
         at_once: usize,

@@ -70,33 +70,42 @@ pub struct Passing {
 impl Through<'_> {
     /// Looks at the source, and begins. What is read is of the version that is there now.
     pub fn start(mut self, condition: Condition, switches: &Switches) -> Result<Passing, Error> {
-        let etag = self.describe(self.client.stat(self.from)?)?;
         let (writer, reader) = stream();
         let (uploader, source) = upload_stream();
-        let get = Get::new(self.from.clone(), Landing::Stream(writer));
-        let download = self.client.get(if let Some(etag) = etag { get.with_if_match(etag) } else { get })?;
-        let reads = switches.add(&download);
-        let put = Put::new(self.to.clone(), Source::Stream(source));
-        let upload = self.client.put(put.with_options(self.options).on_condition(condition))?;
-        let writes = switches.add(&upload);
+        let (download, reads) = self.read(Landing::Stream(writer), switches)?;
+        let (upload, writes) = self.write(Source::Stream(source), condition, switches)?;
         Ok(Passing { download, upload, reader, uploader, _guards: [reads, writes] })
     }
 
     /// Copies a short object, which is held in memory meanwhile.
     pub fn copy_short(mut self, condition: Condition, switches: &Switches) -> Result<Report, Error> {
-        let etag = self.describe(self.client.stat(self.from)?)?;
         let memory = AllocatedBuffer::new();
-        let get = Get::new(self.from.clone(), Landing::Allocated(memory.clone()));
-        let download = self.client.get(if let Some(etag) = etag { get.with_if_match(etag) } else { get })?;
-        let reads = switches.add(&download);
+        let (download, _reads) = self.read(Landing::Allocated(memory.clone()), switches)?;
         let read = download.wait()?;
-        drop(reads);
         let content = memory.take().expect("a get that ended well leaves it");
-        let source = Source::Memory(Arc::new(content));
+        let (upload, _writes) = self.write(Source::Memory(Arc::new(content)), condition, switches)?;
+        Ok(of_both(read, upload.wait()?))
+    }
+
+    /// Begins to read the version of the source that is there now, and describes the new object as it is.
+    fn read(&mut self, landing: Landing, switches: &Switches) -> Result<(Transfer, SwitchGuard), Error> {
+        let etag = self.describe(self.client.stat(self.from)?)?;
+        let get = Get::new(self.from.clone(), landing);
+        let download = self.client.get(if let Some(etag) = etag { get.with_if_match(etag) } else { get })?;
+        let guard = switches.add(&download);
+        Ok((download, guard))
+    }
+
+    fn write(
+        self,
+        source: Source,
+        condition: Condition,
+        switches: &Switches,
+    ) -> Result<(Transfer, SwitchGuard), Error> {
         let put = Put::new(self.to.clone(), source).with_options(self.options).on_condition(condition);
         let upload = self.client.put(put)?;
-        let _writes = switches.add(&upload);
-        Ok(of_both(read, upload.wait()?))
+        let guard = switches.add(&upload);
+        Ok((upload, guard))
     }
 
     /// The new object is described as its source is, but for what was given. The ETag that pins the source.
@@ -138,19 +147,13 @@ impl Passing {
     /// object appears only once all of it was read.
     pub fn carry(self) -> Result<Report, Error> {
         let Passing { download, upload, mut reader, mut uploader, _guards } = self;
-        while let Some(mut chunk) = reader.next() {
-            while !chunk.is_empty() {
-                let Ok(space) = uploader.space() else {
-                    // Why says the upload itself.
-                    download.cancel_switch().cancel();
-                    drop(reader);
-                    let _ = download.wait();
-                    return upload.wait();
-                };
-                let bytes = space.len().min(chunk.len());
-                space[..bytes].copy_from_slice(&chunk[..bytes]);
-                uploader.advance(bytes);
-                chunk = &chunk[bytes..];
+        while let Some(chunk) = reader.next() {
+            if uploader.write(chunk).is_err() {
+                // The upload itself says why.
+                download.cancel_switch().cancel();
+                drop(reader);
+                let _ = download.wait();
+                return upload.wait();
             }
         }
         match download.wait() {

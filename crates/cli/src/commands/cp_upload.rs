@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use flatout_engine::{Client, Dialect, ErrorKind, Report};
+use flatout_engine::{Client, Dialect, Error, ErrorKind, Report};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
@@ -167,11 +167,11 @@ pub fn condition(typed: &StoredAs, no_clobber: bool) -> Result<Condition, Failur
     }
 }
 
-pub fn is_there(client: &Client, target: &Location) -> Result<bool, Failure> {
+pub fn is_there(client: &Client, target: &Location) -> Result<bool, Error> {
     match client.stat(target) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
