@@ -14,9 +14,9 @@ use crate::base::report::{Report, Verified};
 
 /// From a cancel to the end: parts are deleted, for which there are five seconds.
 const LET_GO_WITHIN: Duration = Duration::from_millis(5_500);
-/// What a run in fair weather may last: so many times what the wire and the writer need…
+/// A run in fair weather may last this many times as long as the wire and the writer need,
 const FAIR_FACTOR: f64 = 2.0;
-/// … and this.
+/// and so much longer.
 const FAIR_SLACK: Duration = Duration::from_millis(500);
 /// What an error says of parts that could not be deleted.
 const LEFT: &str = "could not be deleted";

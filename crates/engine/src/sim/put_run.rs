@@ -10,7 +10,7 @@ use flatout_wire::range::Span;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::run::{FOR_EVER, location, look_until};
+use super::run::{FOR_EVER, interrupt, location, look_until};
 use super::scenario::{From, Interruption, PutTask};
 use super::world::World;
 use crate::base::error::Error;
@@ -27,7 +27,7 @@ use crate::transfer::put::Put;
 pub(super) struct RunningPut {
     transfer: Transfer,
     writer: Option<JoinHandle<()>>,
-    /// Who reads the other object meanwhile.
+    /// A get of the other object meanwhile.
     beside: Option<Transfer>,
     beside_ended: Option<Duration>,
     _folder: Option<tempfile::TempDir>,
@@ -113,12 +113,7 @@ impl RunningPut {
                 && now >= after
             {
                 self.interrupted = Some(now);
-                world.tell(|| format!("{interruption:?}"));
-                match interruption {
-                    Interruption::Cancel => self.transfer.cancel_switch().cancel(),
-                    Interruption::ClientCloses => closes = true,
-                    Interruption::ReaderLeaves => {}
-                }
+                closes = interrupt(world, interruption, &self.transfer);
             }
             let is_over = self.transfer.wait_timeout(Duration::ZERO);
             if is_over && self.ended.is_none() {

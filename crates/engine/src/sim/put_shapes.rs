@@ -77,7 +77,7 @@ pub(super) fn fails(scenario: &mut Scenario, draw: &mut Draw) {
     faults(scenario, draw, vec![(chance, Fault::Fails)]);
 }
 
-/// What is asked for is done, and nobody hears of it.
+/// The origin does what is asked, and its answer is lost.
 pub(super) fn lost(scenario: &mut Scenario, draw: &mut Draw) {
     put(scenario, draw);
     let chance = chance(draw, 50);

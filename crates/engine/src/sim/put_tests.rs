@@ -6,26 +6,18 @@ use std::time::Duration;
 use super::check::check;
 use super::put_run::PutEnded;
 use super::run::run;
-use super::scenario::{
-    Address, Draw, Fault, Framing, From, Interruption, Object, PutTask, Scenario, Step, Task,
-};
-use super::shapes::fair;
+use super::scenario::{Fault, Framing, From, Interruption, Object, PutTask, Scenario, Step, Task};
+use super::shapes::steady_link;
 use super::world::World;
 use crate::api::account::Dialect;
 use crate::base::error::{Error, ErrorKind};
 
 /// A put of so many parts of 32 KiB by eight workers, a third of a second each, in fair weather.
 pub(super) fn steady(seed: u64, from: From, parts: u64) -> Scenario {
-    let mut scenario = fair(&mut Draw::new(seed));
-    let (origin, tuning) = (&mut scenario.origin, &mut scenario.tuning);
-    (scenario.seed, scenario.shape) = (seed, "steady put");
+    let mut scenario = steady_link(seed);
+    let (origin, tuning) = (&mut scenario.origin, &scenario.tuning);
+    scenario.shape = "steady put";
     (origin.dialect, origin.framing, origin.states_checksum) = (Dialect::S3, Framing::Length, true);
-    (origin.addresses, origin.closes_each) = (vec![Address::Alive; 4], false);
-    (origin.connect_ms, origin.first_byte_ms, origin.jitter_ms) = (20, 20, 10);
-    (origin.rate, origin.total_rate, origin.pieces) = (100_000, 100_000_000, (500, 4_000));
-    (tuning.parallel, tuning.shards, tuning.retries) = (8, 2, 5);
-    (tuning.part_bytes, tuning.stall_ms, tuning.connect_ms) = (32 << 10, 20_000, 5_000);
-    tuning.window_bytes = 2 * tuning.part_bytes;
     scenario.objects = vec![Object { bytes: parts * tuning.part_bytes, listed: None }];
     scenario.task = Task::Put(PutTask { from, if_absent: false, is_there: false });
     scenario

@@ -199,6 +199,18 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     assert!(fresh, "shards start once");
 }
 
+/// Interrupts a transfer; whether the client is to be closed.
+pub(super) fn interrupt(world: &World, interruption: Interruption, transfer: &Transfer) -> bool {
+    world.tell(|| format!("{interruption:?}"));
+    match interruption {
+        Interruption::Cancel => transfer.cancel_switch().cancel(),
+        Interruption::ClientCloses => return true,
+        // The reader or the writer does so itself.
+        Interruption::ReaderLeaves => {}
+    }
+    false
+}
+
 /// Looks again and again, ever less often; `None` once it has been for ever.
 pub(super) async fn look_until<T>(world: &World, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let since = Instant::now();
@@ -315,12 +327,7 @@ impl Running {
                 && now >= after
             {
                 self.interrupted = Some(now);
-                world.tell(|| format!("{interruption:?}"));
-                match interruption {
-                    Interruption::Cancel => self.transfer.cancel_switch().cancel(),
-                    Interruption::ClientCloses => closes = true,
-                    Interruption::ReaderLeaves => {}
-                }
+                closes = interrupt(world, interruption, &self.transfer);
             }
             let is_over = self.transfer.wait_timeout(Duration::ZERO);
             (is_over || closes).then_some(is_over)

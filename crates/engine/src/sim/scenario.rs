@@ -87,7 +87,7 @@ pub(super) enum From {
     Memory,
     File,
     Synthetic,
-    /// Written by somebody who makes so many bytes a second, `None` for all there is room for.
+    /// A stream whose writer makes so many bytes a second; `None` fills all the room there is.
     Stream(Option<u64>),
 }
 

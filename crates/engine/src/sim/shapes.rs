@@ -67,6 +67,20 @@ pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("put, open pace, storm", put_shapes::open_pace_storm),
 ];
 
+/// Eight workers with parts of 32 KiB, a third of a second each, in fair weather.
+pub(super) fn steady_link(seed: u64) -> Scenario {
+    let mut scenario = fair(&mut Draw::new(seed));
+    scenario.seed = seed;
+    let (origin, tuning) = (&mut scenario.origin, &mut scenario.tuning);
+    (origin.addresses, origin.closes_each) = (vec![Address::Alive; 4], false);
+    (origin.connect_ms, origin.first_byte_ms, origin.jitter_ms) = (20, 20, 10);
+    (origin.rate, origin.total_rate, origin.pieces) = (100_000, 100_000_000, (500, 4_000));
+    (tuning.parallel, tuning.shards, tuning.retries) = (8, 2, 5);
+    (tuning.part_bytes, tuning.stall_ms, tuning.connect_ms) = (32 << 10, 20_000, 5_000);
+    tuning.window_bytes = 2 * tuning.part_bytes;
+    scenario
+}
+
 /// An origin without faults, and a get of one object.
 pub(super) fn fair(draw: &mut Draw) -> Scenario {
     let part_bytes = draw.between_orders(1 << 10, 256 << 10);

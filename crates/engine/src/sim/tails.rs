@@ -7,23 +7,17 @@ use flatout_wire::range::Span;
 
 use super::check::check;
 use super::run::run;
-use super::scenario::{Address, Draw, Fault, Framing, Land, Scenario, Task};
-use super::shapes::fair;
+use super::scenario::{Address, Fault, Framing, Land, Scenario, Task};
+use super::shapes::steady_link;
 use crate::api::account::Dialect;
 use flatout_policy::hedge::{BUDGET_FIRST, REFILL};
 
 /// A get of 120 parts by eight workers, a third of a second each: six seconds on a clean day.
 fn steady(seed: u64) -> Scenario {
-    let mut scenario = fair(&mut Draw::new(seed));
-    let (origin, tuning) = (&mut scenario.origin, &mut scenario.tuning);
-    (scenario.seed, scenario.shape) = (seed, "steady");
+    let mut scenario = steady_link(seed);
+    let origin = &mut scenario.origin;
+    scenario.shape = "steady";
     (origin.dialect, origin.framing, origin.states_checksum) = (Dialect::Plain, Framing::Length, false);
-    (origin.addresses, origin.closes_each) = (vec![Address::Alive; 4], false);
-    (origin.connect_ms, origin.first_byte_ms, origin.jitter_ms) = (20, 20, 10);
-    (origin.rate, origin.total_rate, origin.pieces) = (100_000, 100_000_000, (500, 4_000));
-    (tuning.parallel, tuning.shards, tuning.retries) = (8, 2, 5);
-    (tuning.part_bytes, tuning.stall_ms, tuning.connect_ms) = (32 << 10, 20_000, 5_000);
-    tuning.window_bytes = 2 * tuning.part_bytes;
     scenario.objects[0].bytes = 120 * (32 << 10);
     scenario.task = Task::One { span: Span::All, land: Land::Memory, pauses: Vec::new() };
     scenario
