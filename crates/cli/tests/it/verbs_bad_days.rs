@@ -199,7 +199,7 @@ fn ctrl_c_says_how_many_are_gone_and_how_many_may_be() {
     assert!(ended.stderr.contains(says), "{}", ended.stderr);
 }
 
-/// Once the first answer is lost, a refusal that says what was wanted means that it was done.
+/// The first answer is lost. The second says that the bucket is ours, or gone: the first request did it.
 #[test]
 fn a_bucket_is_made_or_deleted_though_the_answer_was_lost() {
     for (verb, status, code) in

@@ -68,7 +68,7 @@ pub enum WriteFault {
     EarlyError(ErrorCode),
     /// The request is carried out, and the connection is reset in place of the answer.
     Lost(Option<WriteStep>),
-    /// The answer to a completion is lost, and whoever asks again hears that there is no such upload.
+    /// The answer to CompleteMultipartUpload is lost, and a repetition gets NoSuchUpload.
     Forgotten,
     /// A completion is answered with status 200 and a refusal in the body; nothing is done.
     HiddenError(ErrorCode),

@@ -24,7 +24,7 @@ pub const PART_BYTES: u64 = 128 << 10;
 const OBJECT_BYTES: u64 = (1 << 20) - 1_000;
 /// Of uploads, whose parts have 5 MiB at least: two parts.
 const SENT_BYTES: u64 = (5 << 20) + 300_001;
-/// What lies in a folder that is uploaded: nothing, one request, and two parts.
+/// The files of an uploaded folder: an empty one, small ones, and one of two parts.
 const SENT_SIZES: [u64; 4] = [0, 20_000, 20_001, SENT_BYTES];
 /// What lies in the folder: nothing, one part, and several.
 const SIZES: [u64; 7] = [0, 20_000, 20_001, 20_002, 20_003, PART_BYTES, 2 * PART_BYTES + 40_000];

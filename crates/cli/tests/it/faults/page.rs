@@ -70,8 +70,8 @@ fn render(rows: &[Row]) -> String {
         "After every fault:",
         "- A file has its name only if it is complete; an earlier file stays until then.\n\
          - An uploaded object appears whole or not at all; an earlier object stays until then. No unfinished upload is \
-         left, unless the origin refuses to delete it, and then the error says so; an upload of which 64 MiB were accepted \
-         is kept, and the next run resumes it. What is different is said below the fault.\n\
+         left, unless the origin refuses to delete it, and then the error says so; an upload keeps its parts once the \
+         origin has accepted 64 MiB of them, and the next run resumes it. Exceptions stand below the fault.\n\
          - No process is left, and no temporary file except the partial file of a large object, from which the next run \
          resumes (docs/decisions/journal.md).\n\
          - No message contains a key, token or password.\n\

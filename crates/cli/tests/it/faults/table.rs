@@ -606,7 +606,7 @@ fn keys() -> Vec<Row> {
 
 pub const SKEWED: &str = "this machine's clock differs too much from the origin's";
 
-fn skewed(says: &'static [&'static str]) -> End {
+pub fn skewed(says: &'static [&'static str]) -> End {
     end(5, ONCE, says)
 }
 

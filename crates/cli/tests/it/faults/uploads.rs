@@ -7,7 +7,7 @@ use flatout_server::{ErrorCode, Fault, FaultKind, FaultPlan, Rates, WriteFault, 
 
 use super::table::{
     ALWAYS, Addresses, BUSY, Dialect, End, FEW, Keys, ONCE, Row, SKEWED, Seen, UPLOADS, blows, denied, end,
-    throttled,
+    skewed, throttled,
 };
 
 /// An object of two parts takes four requests.
@@ -346,7 +346,7 @@ fn others() -> Vec<Row> {
             fault_plan: FaultPlan { clock: 3_600, ..FaultPlan::default() },
             seen: |_, _| {
                 let says = &[SKEWED, "(403 RequestTimeTooSkewed", "hint: the clock is", "minutes behind"];
-                Seen::Fails(end(5, ONCE, says))
+                Seen::Fails(skewed(says))
             },
             ..fair()
         },
