@@ -44,9 +44,9 @@ fn on_a_thin_link_most_of_what_comes_is_read() {
     for at in (0..10 * MIB).step_by(256 << 10) {
         read(&reader, at, 256 * KIB);
         let held = client.reader_stats().held_bytes;
-        // What is kept behind the reader is a little of it; before anything is known of the link, it is a
-        // window.
-        assert!(held <= 10 * MIB, "{held} bytes are there or on their way at {at}");
+        // What the link carries in three seconds is 6 MiB, and a busy machine measures its bursts; a window
+        // that only doubles has come to 34 MiB.
+        assert!(held <= 16 * MIB, "{held} bytes are there or on their way at {at}");
     }
     let stats = client.reader_stats();
     assert!(stats.received_bytes - stats.served_bytes <= 8 * MIB, "{stats:?}");
