@@ -67,10 +67,11 @@ impl Call<'_> {
         let Call { gate, class, template, .. } = *self;
         let account = &shard.shared.account;
         let (mut followed, mut went_back, mut renewed, mut moves) = (false, false, false, 0);
+        let mut was_lost = false;
         for _ in 0..=REDIRECTS_MAX {
             let sent = gate.start_request(class, shard.number).await?;
-            let exchange = gate.carry(sent, self.exchange(shard)).await;
-            let mut answer = exchange.map_err(|failure| failure.since(sent))?;
+            let exchange = gate.carry(sent, self.exchange(shard, &mut was_lost)).await;
+            let mut answer = exchange.map_err(|failure| Failure { was_lost, ..failure.since(sent) })?;
             shard.shared.clock.note(answer.head.date);
             if (200..300).contains(&answer.head.status) {
                 // OSS says so of an answer that it held back.
@@ -112,7 +113,7 @@ impl Call<'_> {
             if let Some(load) = failure.load() {
                 gate.on_answer(class, sent, load);
             }
-            return Err(failure.since(sent));
+            return Err(Failure { was_lost, ..failure.since(sent) });
         }
         Err(Failure::circle())
     }
@@ -126,14 +127,16 @@ impl Call<'_> {
     }
 
     /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no
-    /// attempt.
-    async fn exchange(&self, shard: &Rc<Shard>) -> Result<Response, Failure> {
+    /// attempt; but it may have carried the request, and `was_lost` says so.
+    async fn exchange(&self, shard: &Rc<Shard>, was_lost: &mut bool) -> Result<Response, Failure> {
         let outgoing = self.template.outgoing(self.asked, self.if_match).await?;
         let outgoing = shard.by_proxy(outgoing, Purpose::Store);
         while let Some(mut connection) = shard.idle_connection(&outgoing.endpoint, self.shunned) {
             match self.timed_exchange(shard, &mut connection, &outgoing).await {
                 Ok((head, asked)) => return Ok(Response::new(connection, head, asked, outgoing)),
-                Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
+                Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {
+                    *was_lost = true;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -310,6 +313,7 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
+        was_lost |= failure.was_lost;
         let is_lost = failure.status.is_none() && failure.fault != Fault::Unreached;
         let waited = shard.wait_or_give_up((&gate, class), failure, &mut attempts).await;
         waited.map_err(|failure| Failure { was_lost, ..failure })?;

@@ -78,6 +78,23 @@ fn an_end_that_nobody_can_tell_is_no_object_of_another() {
 }
 
 #[test]
+fn an_answer_that_was_lost_on_a_connection_that_was_kept_is_found_out() {
+    // A refusal leaves the connection open for the next attempt. The answer to that one is lost, and the
+    // request goes out once more without being counted as an attempt.
+    for bytes in [0, 20_000] {
+        for seed in 0..30 {
+            let mut scenario = steady(seed, From::Memory, 1);
+            if_absent(&mut scenario);
+            scenario.objects[0].bytes = bytes;
+            scenario.origin.faults = vec![(0.5, Fault::Fails), (1.0, Fault::Lost)];
+            scenario.origin.faulty_attempts = 3;
+            let (_, put) = ended(&scenario);
+            put.result.expect("the object is ours");
+        }
+    }
+}
+
+#[test]
 fn an_upload_that_is_cancelled_as_it_begins_is_aborted_once() {
     // The answer that names the upload comes when the transfer has been stopped.
     let mut scenario = steady(4, From::Memory, 8);

@@ -151,6 +151,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
             continue;
         }
         // An answer that was lost may have been the one that told of the object.
+        was_lost |= failure.was_lost;
         if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await? {
             return Ok(());
         }
