@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::documents::etag_of_parts;
 
@@ -59,7 +60,7 @@ pub(super) struct Asked {
     pub(super) bytes: usize,
     if_absent: bool,
     /// The checksum that its head states, by the name of the header.
-    stated: Option<(Algorithm, String)>,
+    stated: Option<(ChecksumForm, String)>,
     pub(super) fault: Option<Fault>,
     /// What becomes of the connection once so many bytes of the body have been taken.
     pub(super) cut: Option<(usize, TakeCut)>,
@@ -90,9 +91,11 @@ pub(super) fn ask(world: &World, line: u32, head: &SentHead) -> Asked {
         ("HEAD", false, None) => Step::Head,
         other => panic!("no upload asks for this: {other:?}"),
     };
-    let stated = [Algorithm::Crc64Nvme, Algorithm::Crc32c]
-        .into_iter()
-        .find_map(|algorithm| Some((algorithm, head.header(algorithm.header()?)?.to_owned())));
+    let crcs = [Algorithm::Crc64Nvme, Algorithm::Crc32c].map(ChecksumForm::Crc);
+    let stated = crcs.into_iter().chain([ChecksumForm::Md5]).find_map(|form| {
+        let (name, _) = sum(form, &[]).header()?;
+        Some((form, head.header(name)?.to_owned()))
+    });
     let attempt = world.count_attempt(head.object, step);
     let mut asked = Asked {
         number: 0,
@@ -252,14 +255,20 @@ pub(super) fn answer(world: &World, line: u32, asked: &Asked, mut body: Vec<u8>)
     answer
 }
 
+fn sum(form: ChecksumForm, bytes: &[u8]) -> BodyChecksum {
+    let mut hasher = form.hasher();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
 /// Does what was asked for.
 fn done(world: &World, asked: &Asked, body: Vec<u8>) -> Made {
     let mut store = world.store.borrow_mut();
     let Store { objects, uploads, .. } = &mut *store;
     let dialect = world.scenario.origin.dialect;
     if asked.step.has_content()
-        && let Some((algorithm, stated)) = &asked.stated
-        && algorithm.encode(algorithm.of(&body)) != *stated
+        && let Some((form, stated)) = &asked.stated
+        && sum(*form, &body).header().is_none_or(|(_, own)| own != *stated)
     {
         return Made::refusal(400, "BadDigest");
     }
@@ -348,8 +357,8 @@ fn complete(
         last = number;
     }
     let stored = Stored { etag: etag_of_parts(etags.into_iter()).unwrap_or_default(), content };
-    if let Some((algorithm, stated)) = &asked.stated
-        && algorithm.encode(algorithm.of(&stored.content)) != *stated
+    if let Some((form, stated)) = &asked.stated
+        && sum(*form, &stored.content).header().is_none_or(|(_, own)| own != *stated)
     {
         return Err(Made::refusal(400, "BadDigest"));
     }
