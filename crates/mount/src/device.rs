@@ -55,8 +55,9 @@ impl Device {
                 // The descriptor is non-blocking.
                 Err(Errno::AGAIN) => self.wait(),
                 Err(Errno::NODEV) => return DeviceRead::End(ConnectionEnd::Unmounted),
-                // Also an unmount says so to a read that has just taken a request from the queue (fs/fuse/dev.c,
-                // `fuse_dev_do_read`). A read that starts when the connection is over says which it was.
+                // Also an unmount says so to a read that has just taken a request from the queue
+                // (fs/fuse/dev.c, `fuse_dev_do_read`). A read that starts when the connection is over says
+                // which it was.
                 Err(Errno::CONNABORTED) if !is_over => is_over = !self.is_connected(),
                 Err(Errno::CONNABORTED) => return DeviceRead::End(ConnectionEnd::Aborted),
                 Err(errno) => return DeviceRead::End(ConnectionEnd::Broken(errno)),

@@ -31,13 +31,13 @@ const BUDGET_MAX: f64 = 10.0;
 #[derive(Debug)]
 pub struct Hedge {
     silence: Usual,
-    first_byte: Usual,
+    catch_up: Usual,
     budget: f64,
 }
 
 impl Default for Hedge {
     fn default() -> Hedge {
-        Hedge { silence: Usual::default(), first_byte: Usual::default(), budget: BUDGET_FIRST }
+        Hedge { silence: Usual::default(), catch_up: Usual::default(), budget: BUDGET_FIRST }
     }
 }
 
@@ -50,15 +50,16 @@ impl Hedge {
             false => (self.silence.mean * SILENCES)
                 .max(self.silence.mean + self.silence.deviation * DEVIATIONS)
                 // Before that much time has passed nobody else can have brought anything.
-                .max(self.first_byte.mean)
+                .max(self.catch_up.mean)
                 .max(PATIENCE_MIN),
         };
         patience.min(stall_timeout / 2)
     }
 
-    /// An answer's head came so long after its request.
-    pub fn on_first_byte(&mut self, took: Duration) {
-        self.first_byte.add(took);
+    /// Somebody else needs so long to be as far: a body that is received until its first byte, one that is
+    /// sent until all of it has gone out.
+    pub fn on_catch_up(&mut self, took: Duration) {
+        self.catch_up.add(took);
     }
 
     /// A body has come to its end, or was left, with this as its longest silence. One that was longer than
@@ -117,11 +118,11 @@ mod tests {
     #[track_caller]
     fn check(
         silences_ms: impl IntoIterator<Item = u64>,
-        first_byte_ms: u64,
+        catch_up_ms: u64,
         expected_ms: std::ops::RangeInclusive<u64>,
     ) {
         let mut hedge = Hedge::default();
-        hedge.on_first_byte(ms(first_byte_ms));
+        hedge.on_catch_up(ms(catch_up_ms));
         for silence_ms in silences_ms {
             hedge.on_body(ms(silence_ms), hedge.patience(STALL));
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::{fs, io, thread};
 
-use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Options, Origin, Store};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Options, Origin, Store, WriteFault};
 use serde_json::Value;
 
 use crate::folder::Folder;
@@ -135,6 +135,47 @@ impl Relay {
         TcpStream::connect(self.address).unwrap();
         self.accepting.join().unwrap()
     }
+}
+
+/// A part is sent whole by one connection only: by the second where the first stalls within it.
+#[test]
+fn a_part_that_stalls_on_its_way_up_is_sent_on_another_connection() {
+    const PART: u64 = 32 << 20;
+    let (folder, aside) = (Folder::new(), tempfile::tempdir().unwrap());
+    let log = aside.path().join("log");
+    let mut options = Options { sink: true, ..options(&log) };
+    // One stalls early: what the system holds of a connection is far less than the rest of the part.
+    options.fault_plan.seed = 5;
+    let stall = FaultKind::Write(WriteFault::Stall(LONG));
+    options.fault_plan.faults = vec![Fault { chance: 0.3, kind: stall }];
+    let origin = origin(&options, live);
+    let port = origin.addresses()[0].port();
+    fs::File::create(folder.at("file")).unwrap().set_len(6 * PART).unwrap();
+    let resolve = format!("localhost:{port}:127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4");
+    let endpoint = format!("http://localhost:{port}");
+    let base = ["cp", &folder.at("file"), "s3://demo/new", "--endpoint-url", &endpoint, "--json"];
+    let patience = ["--stall-timeout", "20m", "--retries", "0", "--resolve", &resolve];
+    let size = ["--part-size", "32MiB", "--parallel", "3"];
+    let ended = run(&mut flatout(&[&base[..], &patience, &size].concat())).clean();
+    origin.stop().unwrap();
+    let event = ended.events().into_iter().find(|event| event["event"] == "object").unwrap();
+    assert_eq!((&event["status"], &event["verified"]), (&"ok".into(), &"crc64nvme".into()), "{event}");
+    let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let parts: Vec<_> = lines.iter().filter(|line| line["step"] == "part").collect();
+    let stalled: Vec<_> = parts.iter().filter(|part| part["fault"] == "put-stall").collect();
+    assert!(!stalled.is_empty(), "another seed: {text}");
+    for stalled in &stalled {
+        assert_eq!(stalled["status"], Value::Null, "it is left: {stalled}");
+        let taken = |part: &&&Value| part["part"] == stalled["part"] && part["status"] == 200;
+        let [other] = parts.iter().filter(taken).collect::<Vec<_>>()[..] else {
+            panic!("it is taken once: {text}");
+        };
+        assert_ne!(other["listener"], stalled["listener"], "at another address");
+    }
+    // A busy machine may have been silent, too.
+    assert!(event["hedged"].as_u64() >= Some(stalled.len() as u64), "{event}");
+    assert_eq!(event["retries"], 0, "{event}");
 }
 
 #[test]

@@ -40,6 +40,13 @@ const COLLECT_BYTES_MAX: usize = 1 << 20;
 /// A page of a listing is a quarter of a mebibyte and more.
 const COLLECT_AT_ONCE: usize = 64 << 10;
 
+/// What a shard knows of the bodies of an origin, by their direction.
+#[derive(Clone, Default)]
+pub(crate) struct Hedges {
+    pub(crate) received: Rc<RefCell<Hedge>>,
+    pub(crate) sent: Rc<RefCell<Hedge>>,
+}
+
 /// A connection that carries one request after the other.
 pub(crate) struct Connection {
     socket: Socket,
@@ -50,8 +57,7 @@ pub(crate) struct Connection {
     /// Numbered within the client.
     pub(crate) number: u32,
     pub(crate) opened: Instant,
-    /// What its shard knows of the bodies of this origin.
-    pub(crate) hedge: Rc<RefCell<Hedge>>,
+    pub(crate) hedges: Hedges,
     /// Of the answer that came last.
     body: Body,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
@@ -71,7 +77,7 @@ impl Connection {
         endpoint: Endpoint,
         address: SocketAddr,
         number: u32,
-        hedge: Rc<RefCell<Hedge>>,
+        hedges: Hedges,
         stall_timeout: Duration,
         weight: MemoryCharge,
     ) -> Connection {
@@ -83,7 +89,7 @@ impl Connection {
             address,
             number,
             opened: Instant::now(),
-            hedge,
+            hedges,
             body: Body::Ended,
             ahead: Vec::with_capacity(HEAD_READ_BYTES),
             _weight: weight,
@@ -203,12 +209,21 @@ impl Connection {
     /// How long the next body may be silent before somebody else is asked for the rest. It is looked twice in
     /// that time whether anything has come; a tick that has begun keeps its length.
     pub(crate) fn patience(&mut self) -> Duration {
-        let patience = self.hedge.borrow().patience(self.stall.timeout());
+        self.watch_for(&self.hedges.received.clone())
+    }
+
+    /// How long the next body that is sent may be silent before it is sent on another connection, too.
+    pub(crate) fn patience_to_send(&mut self) -> Duration {
+        self.watch_for(&self.hedges.sent.clone())
+    }
+
+    fn watch_for(&mut self, hedge: &RefCell<Hedge>) -> Duration {
+        let patience = hedge.borrow().patience(self.stall.timeout());
         self.stall.look_every(patience / 2);
         patience
     }
 
-    /// Tells for how long nothing has come.
+    /// Tells for how long nothing has come, or gone out.
     pub(crate) fn silence(&self) -> Silence {
         self.stall.silence()
     }

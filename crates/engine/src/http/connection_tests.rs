@@ -136,7 +136,8 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
     let tls = Tls::new(None).expect("the system's certificates are not read yet");
     let (endpoint, _) = Endpoint::parse(&format!("http://{address}")).expect("an endpoint");
     let socket = connect(&endpoint, None, address, Ok(None), &tls, PATIENCE).await.expect("a connection");
-    let mut connection = Connection::new(socket, endpoint, address, 0, Rc::default(), PATIENCE, unweighed());
+    let mut connection =
+        Connection::new(socket, endpoint, address, 0, Hedges::default(), PATIENCE, unweighed());
     let head = connection.exchange(REQUEST, Method::Get).await.ok()?;
     let bytes = match by {
         By::Collecting => {
@@ -190,7 +191,7 @@ fn an_origin_that_takes_nothing_held_a_request_for_ever() {
             connect(&endpoint, None, address, Ok(None), &tls, within).await.expect("the kernel takes it");
         let patience = Duration::from_millis(200);
         let mut connection =
-            Connection::new(socket, endpoint, address, 0, Rc::default(), patience, unweighed());
+            Connection::new(socket, endpoint, address, 0, Hedges::default(), patience, unweighed());
         // More than both sockets' buffers hold.
         connection.exchange(&vec![b'x'; 64 << 20], Method::Get).await.expect_err("nobody reads")
     });

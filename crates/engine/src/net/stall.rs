@@ -31,7 +31,8 @@ pub(crate) struct StallClock {
     silence: Silence,
 }
 
-/// For how long nothing has come, in whole ticks: for whoever looks on while somebody else receives.
+/// For how long nothing has come, or gone out, in whole ticks: for whoever looks on while somebody else
+/// receives or sends.
 #[derive(Clone, Default)]
 pub(crate) struct Silence(Rc<(Cell<Duration>, Cell<Duration>)>);
 
@@ -89,11 +90,14 @@ impl StallClock {
         loop {
             if let Poll::Ready(written) = write(socket, cx) {
                 self.idle_ticks = 0;
+                self.silence.set(Duration::ZERO);
                 return Poll::Ready(written);
             }
             ready!(self.poll_tick(cx));
             self.idle_ticks = if self.goes_out(socket) { 0 } else { self.idle_ticks + 1 };
-            if self.tick * self.idle_ticks.saturating_sub(1) + self.tick / 2 >= self.timeout {
+            // As of a read.
+            self.silence.set(self.tick * self.idle_ticks.saturating_sub(1));
+            if self.silence.so_far() + self.tick / 2 >= self.timeout {
                 return Poll::Ready(Err(silence()));
             }
         }

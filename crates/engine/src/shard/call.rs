@@ -2,10 +2,11 @@
 //! renewed. Ranges of objects, HEADs and listings all take this road. Services that give out keys use the
 //! connections only (`ask_service`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
@@ -25,9 +26,11 @@ use crate::gate::Gate;
 use crate::http::connection::Connection;
 use crate::memory::lease::{MemoryCharge, addressable};
 use crate::net::proxy::Purpose;
+use crate::net::stall::Silence;
 use crate::shard::Shard;
 use crate::shard::shards::Shards;
 use crate::source::body::OutgoingBody;
+use flatout_policy::hedge::Hedge;
 use flatout_policy::retry::{self, Attempts, Fault};
 
 /// Keys, roles and tokens are far under this.
@@ -45,8 +48,23 @@ pub(crate) struct Call<'a> {
     pub(crate) shunned: Option<SocketAddr>,
     /// Of the transfer that asks, where one does.
     pub(crate) counters: Option<&'a Counters>,
-    /// What follows the head, where that is more than the template has.
-    pub(crate) body: Option<&'a OutgoingBody<'a>>,
+    /// What follows the head, where that is more than the template has, and how far it has been sent.
+    pub(crate) body: Option<(&'a OutgoingBody<'a>, &'a BodyProgress)>,
+}
+
+/// How far the body of a request has been sent, for whoever may send it on another connection, too.
+#[derive(Default)]
+pub(crate) struct BodyProgress {
+    watched: RefCell<Option<Watched>>,
+    is_whole: Cell<bool>,
+}
+
+/// A body that is being sent.
+struct Watched {
+    silence: Silence,
+    patience: Duration,
+    hedge: Rc<RefCell<Hedge>>,
+    address: SocketAddr,
 }
 
 /// An answer whose body has not been read yet.
@@ -167,12 +185,12 @@ impl Call<'_> {
         connection.receive_size.begin(self.gate.is_climbing());
         let head = match self.body {
             None => connection.exchange(&outgoing.bytes, outgoing.method).await?,
-            Some(body) => self.send_with(shard, connection, outgoing, body).await?,
+            Some((body, progress)) => self.send_with(shard, connection, outgoing, body, progress).await?,
         };
         if outgoing.method == Method::Get && self.class == Class::Read {
             let first_byte = asked.elapsed();
             shard.cell(self.gate).on_first_byte(first_byte);
-            connection.hedge.borrow_mut().on_first_byte(first_byte);
+            connection.hedges.received.borrow_mut().on_catch_up(first_byte);
         }
         Ok((head, asked))
     }
@@ -187,16 +205,23 @@ impl Call<'_> {
         connection: &mut Connection,
         outgoing: &Outgoing,
         body: &OutgoingBody<'_>,
+        progress: &BodyProgress,
     ) -> Result<Head, Error> {
         let sending = Sending { counters: self.counters, bytes: Cell::new(0) };
         connection.ask(&outgoing.bytes, outgoing.method).await?;
-        let _moving = shard.cell(self.gate).moving();
-        while sending.bytes.get() < body.bytes() {
-            let Some(bytes) = connection.send_some(body, sending.bytes.get(), &shard.scratch).await? else {
-                break;
-            };
-            sending.bytes.set(sending.bytes.get() + bytes);
-            shard.on_sent(self.gate, self.counters, bytes).await;
+        {
+            let _moving = shard.cell(self.gate).moving();
+            let _watch = progress.watch(connection);
+            while sending.bytes.get() < body.bytes() {
+                let at = sending.bytes.get();
+                let Some(bytes) = connection.send_some(body, at, &shard.scratch).await? else {
+                    break;
+                };
+                sending.bytes.set(at + bytes);
+                // Before anybody else has a turn, who might send it whole as well.
+                progress.is_whole.set(at + bytes == body.bytes());
+                shard.on_sent(self.gate, self.counters, bytes).await;
+            }
         }
         let is_whole = sending.bytes.get() == body.bytes();
         if is_whole {
@@ -207,8 +232,60 @@ impl Call<'_> {
         head.keep_alive &= is_whole;
         if is_whole && (200..300).contains(&head.status) {
             sending.bytes.set(0);
+            connection.hedges.sent.borrow_mut().on_success();
         }
         Ok(head)
+    }
+}
+
+impl BodyProgress {
+    /// All of the body has been handed to the socket.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole.get()
+    }
+
+    /// For how long nothing of the body has gone out.
+    pub(crate) fn silence(&self) -> Duration {
+        self.watched.borrow().as_ref().map_or(Duration::ZERO, |watched| watched.silence.so_far())
+    }
+
+    /// The address of a body that has been silent for too long, where the budget has room for a second one.
+    pub(crate) fn spend_hedge(&self) -> Option<SocketAddr> {
+        let mut watched = self.watched.borrow_mut();
+        let Watched { silence, patience, hedge, address } = watched.as_mut()?;
+        if self.is_whole() || silence.so_far() < *patience {
+            return None;
+        }
+        *patience = patience.saturating_mul(2);
+        hedge.borrow_mut().spend().then_some(*address)
+    }
+
+    /// The body begins on this connection.
+    fn watch(&self, connection: &mut Connection) -> WatchGuard<'_> {
+        let (patience, silence) = (connection.patience_to_send(), connection.silence());
+        silence.take_longest();
+        let (hedge, address) = (connection.hedges.sent.clone(), connection.address);
+        self.is_whole.set(false);
+        self.watched.replace(Some(Watched { silence, patience, hedge, address }));
+        WatchGuard { progress: self, patience, begun: Instant::now() }
+    }
+}
+
+/// Notes what is learnt of a body when it has been sent, or was left.
+struct WatchGuard<'a> {
+    progress: &'a BodyProgress,
+    patience: Duration,
+    begun: Instant,
+}
+
+impl Drop for WatchGuard<'_> {
+    fn drop(&mut self) {
+        let Some(watched) = self.progress.watched.take() else { return };
+        let mut hedge = watched.hedge.borrow_mut();
+        hedge.on_body(watched.silence.take_longest(), self.patience);
+        if self.progress.is_whole() {
+            hedge.on_catch_up(self.begun.elapsed());
+        }
     }
 }
 

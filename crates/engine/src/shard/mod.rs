@@ -23,14 +23,13 @@ use crate::base::operation::Class;
 use crate::base::report;
 use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
-use crate::http::connection::Connection;
+use crate::http::connection::{Connection, Hedges};
 use crate::memory::lease::{Lease, MemoryCharge};
 use crate::memory::plan::SHARD_BYTES;
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
 use crate::shard::shared::Shared;
-use flatout_policy::hedge::Hedge;
 use flatout_policy::pace::WaitReason;
 use flatout_policy::retry::{Attempts, Dice, Fault};
 
@@ -47,7 +46,7 @@ pub(crate) struct Shard {
     /// None in the simulation, whose time is not that of any thread.
     clock: Option<ThreadClock>,
     /// What is known of the bodies of each origin.
-    hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
+    hedges: RefCell<HashMap<Endpoint, Hedges>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     landed_bytes: Cell<u64>,
     _weight: MemoryCharge,
@@ -303,9 +302,9 @@ impl Shard {
     ) -> Connection {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
+        let hedges = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
         let weight = self.shared.pool.charge(socket.weight());
-        let mut connection = Connection::new(socket, endpoint, address, number, hedge, stall, weight);
+        let mut connection = Connection::new(socket, endpoint, address, number, hedges, stall, weight);
         connection.patience();
         connection
     }

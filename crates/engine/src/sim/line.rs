@@ -325,8 +325,8 @@ impl Line {
         loop {
             self.pump();
             self.close_if_away();
-            let room =
-                *self.room_bytes.get_or_insert_with(|| self.draw.between_orders(1 << 10, 128 << 10) as usize);
+            let (least, most) = self.world.scenario.origin.rooms;
+            let room = *self.room_bytes.get_or_insert_with(|| self.draw.between_orders(least, most) as usize);
             let Some(taking) = self.taking.as_mut().filter(|_| self.ended.is_none()) else {
                 // It is lost, and the writer does not see it yet.
                 return Poll::Ready(Ok(bytes.len()));

@@ -183,6 +183,9 @@ fn check_sent(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for (step, attempts) in attempts {
         wrong.extend(check_row(scenario, step, &attempts));
+        if step.has_content() && both_were_whole(&attempts) {
+            wrong.push(format!("{step:?} was sent whole by two requests at a time"));
+        }
         for pair in attempts.windows(2) {
             let is_silent = pair[0].ended_at.is_none_or(|ended| pair[1].asked_at < ended);
             // What had other bytes on its arrival is sent again, though the origin took it.
@@ -194,6 +197,18 @@ fn check_sent(world: &World) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Whether two requests for one thing were made whole, the later one while the earlier one was open: nobody
+/// could tell which of the two the origin keeps.
+fn both_were_whole(attempts: &[&Written]) -> bool {
+    let is_whole = |write: &&&Written| write.bytes > 0 && write.sent == write.bytes;
+    let mut open_until = None;
+    attempts.iter().filter(is_whole).any(|write| {
+        let is_beside = open_until.is_some_and(|until: Duration| write.asked_at < until);
+        open_until = open_until.max(Some(write.ended_at.unwrap_or(Duration::MAX)));
+        is_beside
+    })
 }
 
 /// Attempts at one thing: what was answered or broke off counts, what an idle connection had lost does not.

@@ -157,6 +157,8 @@ pub(super) struct Origin {
     pub(super) total_rate: u64,
     /// Bytes arrive in pieces of a size from here to there.
     pub(super) pieces: (u64, u64),
+    /// So much may have been written to a connection that the origin has not taken.
+    pub(super) rooms: (u64, u64),
     pub(super) closes_each: bool,
     pub(super) closes_idle: Option<Duration>,
     /// Chances of a connection to be refused, and to be met by silence.

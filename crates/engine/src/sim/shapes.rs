@@ -114,6 +114,7 @@ pub(super) fn fair(draw: &mut Draw) -> Scenario {
             rate,
             total_rate: draw.between_orders(rate, rate * 10),
             pieces: (draw.between_orders(1, part_bytes), part_bytes),
+            rooms: (1 << 10, 128 << 10),
             closes_each: draw.happens(0.05),
             closes_idle: None,
             refuses: 0.0,

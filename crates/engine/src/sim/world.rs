@@ -111,6 +111,8 @@ pub(super) struct Written {
     pub(super) asked_at: Duration,
     /// When the origin took something of it last.
     pub(super) moved_at: Duration,
+    /// It was silent for so long that a second request may race it to the end.
+    was_silent: bool,
     /// When the engine had all of its answer, or let its connection go.
     pub(super) ended_at: Option<Duration>,
     /// Whether the engine has read all of its answer.
@@ -269,6 +271,7 @@ impl World {
             is_unheard: false,
             asked_at: now,
             moved_at: now,
+            was_silent: false,
             ended_at: None,
             is_heard: false,
             is_wrong: false,
@@ -287,7 +290,7 @@ impl World {
         {
             return Some(format!("{step:?} is sent again, and it was accepted at {:?}", done.ended_at));
         }
-        let is_early = |other: &&Written| now < other.moved_at + self.silent_for();
+        let is_early = |other: &&Written| !other.was_silent && now < other.moved_at + self.silent_for();
         let mut same = open().filter(|other| other.step == step && step.has_content());
         if same.any(|other| is_early(&other)) {
             return Some(format!("{step:?} is sent while another attempt at it moves"));
@@ -328,7 +331,9 @@ impl World {
     /// The origin has taken so much of a body by now.
     pub(super) fn on_taken(&self, number: usize, taken: usize) {
         let mut log = self.log.borrow_mut();
-        (log.writes[number].taken, log.writes[number].moved_at) = (taken as u64, self.now());
+        let write = &mut log.writes[number];
+        write.was_silent |= self.now() >= write.moved_at + self.silent_for();
+        (write.taken, write.moved_at) = (taken as u64, self.now());
     }
 
     /// The origin has answered.

@@ -161,7 +161,7 @@ impl<'a> Part<'a> {
         if !missing.is_empty() {
             return Err(Failure::ended_early(missing.end - missing.start));
         }
-        answer.connection.hedge.borrow_mut().on_success();
+        answer.connection.hedges.received.borrow_mut().on_success();
         match self.aloft.is_cut() && !answer.connection.is_at_end() {
             // What is left of it is another's part.
             true => answer.leave(self.running),
@@ -182,7 +182,7 @@ impl<'a> Part<'a> {
         let _moving = shard.cell(&running.transfer.gate).moving();
         let mut watch = Watch::new(answer);
         let silence = watch.silence.clone();
-        let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
+        let (hedge, shunned) = (answer.connection.hedges.received.clone(), answer.connection.address);
         let mut patience = watch.patience;
         let mut race: Option<Race<'_>> = None;
         let most = shard.piece_bytes();
@@ -378,7 +378,7 @@ impl Watch {
             self.tell(shard, answer);
         }
         let longest = self.silence.take_longest();
-        answer.connection.hedge.borrow_mut().on_body(longest, self.patience);
+        answer.connection.hedges.received.borrow_mut().on_body(longest, self.patience);
     }
 }
 

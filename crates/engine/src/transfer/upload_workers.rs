@@ -1,9 +1,11 @@
 //! The loops that carry an upload: the lead, which begins and completes it, and the workers, which send part
 //! after part.
 
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +28,7 @@ use crate::base::version::Version;
 use crate::disk::upload_journal::SentPart;
 use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::shard::Shard;
-use crate::shard::call::{Call, call_whole};
+use crate::shard::call::{BodyProgress, Call, call_whole};
 use crate::shard::shards::Task;
 use crate::source::OpenSource;
 use crate::source::body::OutgoingBody;
@@ -409,7 +411,7 @@ async fn send_verified(
     (body, sum): (&OutgoingBody<'_>, Option<BodyChecksum>),
     what: &str,
 ) -> Result<(Head, (Verified, Option<BodyChecksum>)), Failure> {
-    let failure = match send(shard, upload, step, Some(body)).await {
+    let failure = match send(shard, upload, step, body).await {
         Ok((head, _)) => match upload.verified(shard, body, &head, sum, what) {
             Ok(verified) => return Ok((head, verified)),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -427,25 +429,70 @@ async fn send_verified(
     Err(failure)
 }
 
-/// One request with what follows it, and its whole answer.
+/// One request with what follows it, and its whole answer. The body of a part that is silent for longer than
+/// is usual is sent on a second connection, too. The connection that has sent all of it first counts, and the
+/// other is closed before its own is whole: an origin keeps no part that is shorter than its head says, so it
+/// never has two of one part, whose ETags might differ.
 async fn send(
     shard: &Rc<Shard>,
     upload: &Upload,
     step: WriteStep,
-    body: Option<&OutgoingBody<'_>>,
+    body: &OutgoingBody<'_>,
 ) -> Result<(Head, Bytes), Failure> {
+    let may_be_raced = matches!(step, WriteStep::Part { .. });
     let template = RequestTemplate::new(upload.account.clone(), upload.operation(step));
-    let call = Call {
-        gate: &upload.transfer.gate,
-        class: Class::Write,
-        template: &template,
-        asked: &Asked::Whole,
-        if_match: None,
-        shunned: None,
-        counters: Some(&upload.transfer.counters),
-        body,
+    let counters = &upload.transfer.counters;
+    let ask = async |shunned, progress: Rc<BodyProgress>| {
+        let call = Call {
+            gate: &upload.transfer.gate,
+            class: Class::Write,
+            template: &template,
+            asked: &Asked::Whole,
+            if_match: None,
+            shunned,
+            counters: Some(counters),
+            body: Some((body, &progress)),
+        };
+        call.whole(shard).await
     };
-    call.whole(shard).await
+    let start = |shunned| {
+        let progress = Rc::new(BodyProgress::default());
+        (Box::pin(ask(shunned, progress.clone())), progress)
+    };
+    // The older one first; never more than two.
+    let mut racers = vec![start(None)];
+    poll_fn(|cx| {
+        loop {
+            let mut at = 0;
+            while at < racers.len() {
+                let is_raced = racers.len() > 1;
+                let (racer, progress) = &mut racers[at];
+                match racer.as_mut().poll(cx) {
+                    // What it could not send, the other may.
+                    Poll::Ready(Err(failure)) if is_raced && (at > 0 || failure.status.is_none()) => {
+                        drop(racers.remove(at));
+                    }
+                    Poll::Ready(answered) => return Poll::Ready(answered),
+                    Poll::Pending if progress.is_whole() => {
+                        racers.swap(0, at);
+                        racers.truncate(1);
+                        return Poll::Pending;
+                    }
+                    Poll::Pending => at += 1,
+                }
+            }
+            let latest = racers.last().filter(|_| may_be_raced);
+            let Some(shunned) = latest.and_then(|(_, progress)| progress.spend_hedge()) else {
+                return Poll::Pending;
+            };
+            if let [(_, older), (_, newer)] = &racers[..] {
+                drop(racers.remove(usize::from(newer.silence() > older.silence())));
+            }
+            counters.hedged.fetch_add(1, Ordering::Relaxed);
+            racers.push(start(Some(shunned)));
+        }
+    })
+    .await
 }
 
 /// Waits before the next attempt without the slot, or gives the error back when there is to be none.
