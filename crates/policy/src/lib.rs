@@ -15,4 +15,5 @@ pub mod queue;
 pub mod rank;
 pub mod receive_size;
 pub mod retry;
+pub mod unsent_size;
 pub mod upload;

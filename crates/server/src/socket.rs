@@ -6,12 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::alarm::Alarm;
 use crate::faults::Closer;
 use crate::rate::{Rate, Rates};
 use crate::stream::Stream;
+
+/// A connection with a rate of its own holds what it carries in this time: else megabytes of a request would
+/// be there at once, whatever its rate.
+const HOLDS: Duration = Duration::from_millis(20);
+const HOLDS_LEAST: usize = 128 << 10;
+const HOLDS_MOST: usize = 4 << 20;
 
 /// The limits of the connections of one listener. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
@@ -68,6 +75,11 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>, closer: Option<Closer>) -> Socket {
+        if let Some(rate) = shaping.and_then(|shaping| shaping.per_connection) {
+            // A link holds little of what is sent. Where the kernel refuses, it holds more.
+            let bytes = (rate as f64 * HOLDS.as_secs_f64()) as usize;
+            let _ = set_socket_recv_buffer_size(stream.tcp(), bytes.clamp(HOLDS_LEAST, HOLDS_MOST));
+        }
         Socket { stream, shape: shaping.map(|shaping| Box::new(ConnectionShaping::new(shaping))), closer }
     }
 }

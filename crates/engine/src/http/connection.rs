@@ -27,6 +27,7 @@ use crate::sink::landing::PartWriter;
 use crate::source::body::{OutgoingBody, shrank};
 use flatout_policy::hedge::Hedge;
 use flatout_policy::receive_size::ReceiveSize;
+use flatout_policy::unsent_size::UnsentSize;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
@@ -52,6 +53,7 @@ pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
     pub(crate) receive_size: ReceiveSize,
+    unsent_size: UnsentSize,
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
@@ -85,6 +87,7 @@ impl Connection {
             socket,
             stall: StallClock::new(stall_timeout),
             receive_size: ReceiveSize::default(),
+            unsent_size: UnsentSize::default(),
             endpoint,
             address,
             number,
@@ -160,7 +163,13 @@ impl Connection {
         match (failed, sent.map_err(broke)?) {
             (Some(unread), _) => Err(unread),
             (None, Some(0)) => Err(shrank()),
-            (None, sent) => Ok(sent),
+            (None, None) => Ok(None),
+            (None, Some(bytes)) => {
+                if let Some(unsent) = self.unsent_size.on_sent(bytes, Instant::now().into_std()) {
+                    self.socket.set_unsent(unsent).map_err(broke)?;
+                }
+                Ok(Some(bytes))
+            }
         }
     }
 
@@ -214,6 +223,7 @@ impl Connection {
 
     /// How long the next body that is sent may be silent before it is sent on another connection, too.
     pub(crate) fn patience_to_send(&mut self) -> Duration {
+        self.unsent_size.begin(Instant::now().into_std());
         self.watch_for(&self.hedges.sent.clone())
     }
 

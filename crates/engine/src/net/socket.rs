@@ -17,6 +17,7 @@ use crate::base::error::Error;
 use crate::memory::plan::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::net::proxy::{Proxy, check_the_proxy};
 use crate::net::tls::{AHEAD_BYTES, RECORD_BYTES_MAX, Tls, TlsStream};
+use flatout_policy::unsent_size::UNSENT_LEAST;
 
 /// A byte stream to an origin.
 pub(crate) struct Socket {
@@ -62,6 +63,7 @@ pub(crate) async fn connect(
         let local = local.map_err(unreachable)?;
         let mut tcp = open(address, local).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
+        set_option(&tcp, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LEAST).map_err(unreachable)?;
         if endpoint.scheme == Scheme::Http {
             return Ok(Stream::Plain(tcp));
         }
@@ -88,6 +90,21 @@ pub(crate) async fn open(address: SocketAddr, local: Option<IpAddr>) -> io::Resu
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.bind(SocketAddr::new(local, 0))?;
     socket.connect(address).await
+}
+
+fn set_option(stream: &TcpStream, level: libc::c_int, name: libc::c_int, value: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+    // SAFETY: an option of a socket that we own; the pointer is to a c_int of the length given.
+    let refused = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if refused == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The address behind a name; nothing where the endpoint is that address.
@@ -124,22 +141,20 @@ impl Socket {
         if self.floor_bytes == bytes {
             return Ok(());
         }
-        let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        // SAFETY: an option of a socket that we own; the pointer is to a c_int of the length given.
-        let refused = unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const value).cast(),
-                size_of_val(&value) as libc::socklen_t,
-            )
-        };
-        if refused != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        set_option(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
         self.floor_bytes = bytes;
         Ok(())
+    }
+
+    /// Asks the kernel to take no more while it holds so much that has not left (`TCP_NOTSENT_LOWAT`).
+    pub(crate) fn set_unsent(&self, bytes: usize) -> io::Result<()> {
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.tcp(),
+            #[cfg(test)]
+            Stream::Modelled(_) => return Ok(()),
+        };
+        set_option(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
     }
 
     /// Bytes that were written and that the other side has not acknowledged; 0 of a socket that does not
