@@ -4,7 +4,7 @@
 //! A worker waits for its first byte, receives its part at the rate of its connection, and asks for the next.
 //! Connections share the total; beyond what is useful, each more in flight costs a little of it. One that was
 //! let go of stays open for the next worker; a new one takes two round trips to open and doubles its window
-//! in each that follows.
+//! in each that follows. Where bytes are sent, they are counted a little before they leave.
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,16 @@ pub(crate) struct Shape {
     pub(crate) penalty: f64,
     /// The total is what this machine's cores bear.
     pub(crate) by_cores: bool,
+    /// Where bytes are sent: MiB of each part that are taken at once, and counted, before they have left. A
+    /// worker waits for the answer behind its part, and tells no first byte.
+    pub(crate) held: Option<f64>,
+}
+
+impl Shape {
+    /// What is counted when `bytes` of a part leave of which `left` had not.
+    fn counted(&self, bytes: f64, left: f64) -> f64 {
+        self.held.map_or(bytes, |held| bytes.min((left - held * MIB as f64).max(0.0)))
+    }
 }
 
 /// What decides how many are in flight.
@@ -159,7 +169,7 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
         let beyond = (workers.len() as f64 / (total / full).max(1.0) - 1.0).max(0.0);
         let allowed = total * (1.0 - (shape.penalty * beyond).min(0.5));
         let share = (allowed / wanted.max(1.0)).min(1.0) * mood;
-        let (mut bytes, mut waited, mut answers, mut let_go) = (0.0, 0.0, 0u32, 0usize);
+        let (mut bytes, mut counted, mut waited, mut answers, mut let_go) = (0.0, 0.0, 0.0, 0u32, 0usize);
         let surplus = workers.len().saturating_sub(limit);
         workers.retain_mut(|worker| {
             let mut time = now;
@@ -174,12 +184,14 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                             Control::Fixed(_, part_mib) => *part_mib * mib,
                             Control::Paced(pace, _) => pace.part_bytes(u64::MAX) as f64,
                         };
+                        counted += shape.held.map_or(0.0, |held| left.min(held * mib));
                         worker.state = State::Receives { left };
                     }
                     State::Receives { left } => {
                         let rate = worker.speed(time, full, shape.round_trip) * share;
                         let most = rate * (end - time);
                         bytes += left.min(most);
+                        counted += shape.counted(left.min(most), left);
                         if most < left {
                             worker.state = State::Receives { left: left - most };
                             return true;
@@ -203,9 +215,10 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
         if let Control::Paced(pace, start) = &mut control {
             let moving =
                 workers.iter().filter(|worker| matches!(worker.state, State::Receives { .. })).count();
-            let first_byte = (answers > 0).then(|| Duration::from_secs_f64(waited / f64::from(answers)));
+            let tells = answers > 0 && shape.held.is_none();
+            let first_byte = tells.then(|| Duration::from_secs_f64(waited / f64::from(answers)));
             let sample = Sample {
-                bytes: bytes as u64,
+                bytes: counted as u64,
                 in_flight: workers.len() as u32,
                 moving: moving as u32,
                 first_byte,

@@ -43,6 +43,7 @@ fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
         unevenness: 0.2,
         penalty: 0.05,
         by_cores: false,
+        held: None,
     }
 }
 
@@ -204,6 +205,32 @@ fn cores_that_have_no_time_left_need_no_more() {
         let start = Instant::now();
         let paced = run(&cores, Control::Paced(&mut fresh(start), start), SECONDS, 1);
         assert!(paced.most_in_flight() <= f64::from(most), "{} in flight", paced.most_in_flight());
+    }
+}
+
+/// Parts of 16 MiB on their way up, whose length is not the pace's to choose, to sinks that are slow for each
+/// connection or for all.
+#[test]
+fn the_bars_hold_for_what_is_sent() {
+    head();
+    let sends = |start| {
+        let limits = Limits { part_bytes: Some(16 << 20), ..Limits::default() };
+        Pace::new(Seed { cores: 2, ..Seed::default() }, limits, start)
+    };
+    for (per_connection, first_byte_ms, total, held) in [
+        (4.0, 30.0, 400.0, 0.25),
+        (16.0, 5.0, 1000.0, 0.5),
+        (16.0, 30.0, 500.0, 0.5),
+        (16.0, 30.0, 1500.0, 0.5),
+        (16.0, 30.0, 1500.0, 1.0),
+        (16.0, 100.0, 1000.0, 0.5),
+        (64.0, 5.0, 500.0, 1.0),
+        (64.0, 30.0, 2000.0, 1.0),
+    ] {
+        // What is held is more than a slow connection carries in half a round.
+        let bar = if per_connection < 10.0 { Bar { connections: 1.5, ..BAR } } else { BAR };
+        let name = format!("sent: {per_connection} MiB/s, {first_byte_ms} ms, {total}, {held} held");
+        check(&name, &Shape { held: Some(held), ..shape(per_connection, first_byte_ms, total) }, sends, bar);
     }
 }
 
