@@ -12,7 +12,7 @@ use flatout_policy::pace::{Gated, Sample, WaitReason};
 pub(crate) struct Cell {
     wire_bytes: AtomicU64,
     /// When the last of them came, in nanoseconds since `born`; 0 before any did.
-    received_ns: AtomicU64,
+    progressed_ns: AtomicU64,
     born: Born,
     /// From request to first byte, of all answers so far, and how many they are.
     first_byte_us: AtomicU64,
@@ -84,17 +84,27 @@ impl Cell {
         Counted::new(&self.retrying)
     }
 
-    /// Bytes of a body have come or gone; writing them to a file took `writing`.
-    pub(crate) fn on_moved(&self, bytes: u64, writing: Duration) {
+    /// Bytes of a body have come; writing them to a file took `writing`.
+    pub(crate) fn on_received(&self, bytes: u64, writing: Duration) {
         add(&self.wire_bytes, bytes);
         add(&self.disk_us, writing.as_micros() as u64);
-        let ns = now().saturating_duration_since(self.born.0).as_nanos() as u64;
-        self.received_ns.store(ns.max(1), Ordering::Relaxed);
+        self.on_progress();
     }
 
-    /// When bytes of a body came last.
-    pub(crate) fn received(&self) -> Option<Instant> {
-        let ns = self.received_ns.load(Ordering::Relaxed);
+    /// Bytes of a body have gone to the system.
+    pub(crate) fn on_sent(&self, bytes: u64) {
+        add(&self.wire_bytes, bytes);
+    }
+
+    /// The origin has sent some of a body, or taken some.
+    pub(crate) fn on_progress(&self) {
+        let ns = now().saturating_duration_since(self.born.0).as_nanos() as u64;
+        self.progressed_ns.store(ns.max(1), Ordering::Relaxed);
+    }
+
+    /// When bytes of a body came, or were taken, last.
+    pub(crate) fn progressed(&self) -> Option<Instant> {
+        let ns = self.progressed_ns.load(Ordering::Relaxed);
         (ns > 0).then(|| self.born.0 + Duration::from_nanos(ns))
     }
 
@@ -199,8 +209,8 @@ mod tests {
     fn a_sample_is_what_happened_since_the_last_one() {
         let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
         let mut sums = Sums::default();
-        cells[0].on_moved(100, Duration::ZERO);
-        cells[1].on_moved(11, Duration::ZERO);
+        cells[0].on_received(100, Duration::ZERO);
+        cells[1].on_received(11, Duration::ZERO);
         cells[0].on_first_byte(Duration::from_millis(10));
         cells[1].on_first_byte(Duration::from_millis(20));
         let moving = cells[1].moving();
@@ -212,7 +222,7 @@ mod tests {
         assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
         assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
         drop((moving, waits));
-        cells[0].on_moved(5, Duration::ZERO);
+        cells[0].on_received(5, Duration::ZERO);
         let (sample, cores) = sums.advance(&cells, tick, 0);
         assert_eq!((sample.bytes, sample.in_flight, sample.first_byte), (5, 0, None));
         assert_eq!(cores, Cores::default());
@@ -226,7 +236,7 @@ mod tests {
         let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
         let mut sums = Sums::default();
         for (each_ms, waiting) in [(10, 0), (18, 0), (20, 8), (25, 10), (40, 10)] {
-            cells.iter().for_each(|cell| cell.on_moved(0, Duration::from_millis(each_ms)));
+            cells.iter().for_each(|cell| cell.on_received(0, Duration::from_millis(each_ms)));
             assert_eq!(sums.advance(&cells, tick, 10).0.gated.disk, waiting, "{each_ms} ms of each tick");
         }
     }

@@ -351,11 +351,21 @@ impl Gate {
         }
     }
 
-    /// Bytes of a body have come or gone through the shard that counts in `cell`, of which writing to a file
-    /// took `writing`.
-    pub(crate) fn on_moved(&self, cell: &Cell, bytes: u64, writing: Duration) {
-        cell.on_moved(bytes, writing);
+    /// Bytes of a body have come through the shard that counts in `cell`; writing them to a file took
+    /// `writing`.
+    pub(crate) fn on_received(&self, cell: &Cell, bytes: u64, writing: Duration) {
+        cell.on_received(bytes, writing);
         self.presence.on_progress();
+    }
+
+    /// Bytes of a body have gone to the system. `is_taken`: the origin takes them; otherwise they may be on
+    /// the way, and an origin that is away would look the same.
+    pub(crate) fn on_sent(&self, cell: &Cell, bytes: u64, is_taken: bool) {
+        cell.on_sent(bytes);
+        if is_taken {
+            cell.on_progress();
+            self.presence.on_progress();
+        }
     }
 
     /// What the origin is to compare an upload with; nothing where it takes no checksum.

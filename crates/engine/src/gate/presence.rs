@@ -240,31 +240,37 @@ pub(crate) enum Ruling {
 }
 
 impl Gate {
-    /// Carries an exchange whose request left at `sent`. Of a silent origin others hear at once, and it ends
-    /// with the outage.
+    /// Carries an exchange that has made no progress `since` then: since its request was sent, or some of its
+    /// body taken. Of a silent origin others hear at once, and it ends with the outage.
     pub(crate) async fn carry<T>(
         &self,
-        sent: Instant,
+        since: impl Fn() -> Instant,
         exchange: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let mut exchange = std::pin::pin!(exchange);
         let mut until = None;
         loop {
-            let look = now() + SILENCE;
+            // A body may have gone on since the last look.
+            let look =
+                Some(since() + SILENCE).filter(|look| *look > now()).unwrap_or_else(|| now() + SILENCE);
             let wake = until.map_or(look, |until| look.min(until));
             if let Ok(done) = tokio::time::timeout_at(wake.into(), &mut exchange).await {
                 return done;
             }
-            until = self.presence.on_silence(sent, self.received());
+            let since = since();
+            until = match now().saturating_duration_since(since) < SILENCE {
+                true => None,
+                false => self.presence.on_silence(since, self.progressed()),
+            };
             if until.is_some_and(|until| now() >= until) {
                 return Err(Failure::transient(broke(silence())));
             }
         }
     }
 
-    /// When a body brought bytes last.
-    fn received(&self) -> Option<Instant> {
-        self.cells.iter().filter_map(Cell::received).max()
+    /// When a body brought bytes, or some of one were taken, last.
+    fn progressed(&self) -> Option<Instant> {
+        self.cells.iter().filter_map(Cell::progressed).max()
     }
 
     /// An attempt has failed that may be tried again.
@@ -272,10 +278,10 @@ impl Gate {
         if failure.fault == Fault::Unavailable {
             self.counts.on_throttled();
         }
-        let received = self.received();
+        let progressed = self.progressed();
         let waited = match (failure.fault, failure.since) {
             (Fault::Transient | Fault::Unreached | Fault::Unavailable, Some(since)) => {
-                self.presence.on_failure(&failure.error, since, received)
+                self.presence.on_failure(&failure.error, since, progressed)
             }
             _ => None,
         };

@@ -36,6 +36,10 @@ use flatout_policy::retry::{self, Attempts, Fault};
 /// Keys, roles and tokens are far under this.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
+/// What is on the way to an origin fills within this time: what goes out later, the origin takes. Before, a
+/// body says nothing of an origin: the system takes some of it though nobody listens.
+const FILLS: Duration = Duration::from_secs(1);
+
 /// What is asked, of whom, and how.
 pub(crate) struct Call<'a> {
     pub(crate) gate: &'a Gate,
@@ -57,6 +61,8 @@ pub(crate) struct Call<'a> {
 pub(crate) struct BodyProgress {
     watched: RefCell<Option<Watched>>,
     is_whole: Cell<bool>,
+    /// When the origin took some of it last.
+    taken: Cell<Option<std::time::Instant>>,
 }
 
 /// A body that is being sent.
@@ -88,8 +94,10 @@ impl Call<'_> {
         let mut was_lost = false;
         for _ in 0..=REDIRECTS_MAX {
             let sent = gate.start_request(class, shard.number).await?;
-            let exchange = gate.carry(sent, self.exchange(shard, &mut was_lost)).await;
-            let mut answer = exchange.map_err(|failure| Failure { was_lost, ..failure.since(sent) })?;
+            let since =
+                || self.body.and_then(|(_, progress)| progress.taken.get()).map_or(sent, |at| at.max(sent));
+            let exchange = gate.carry(since, self.exchange(shard, &mut was_lost)).await;
+            let mut answer = exchange.map_err(|failure| Failure { was_lost, ..failure.since(since()) })?;
             shard.shared.clock.note(answer.head.date);
             if (200..300).contains(&answer.head.status) {
                 // OSS says so of an answer that it held back.
@@ -211,7 +219,7 @@ impl Call<'_> {
         connection.ask(&outgoing.bytes, outgoing.method).await?;
         {
             let _moving = shard.cell(self.gate).moving();
-            let _watch = progress.watch(connection);
+            let watch = progress.watch(connection);
             while sending.bytes.get() < body.bytes() {
                 let at = sending.bytes.get();
                 let Some(bytes) = connection.send_some(body, at, &shard.scratch).await? else {
@@ -220,7 +228,11 @@ impl Call<'_> {
                 sending.bytes.set(at + bytes);
                 // Before anybody else has a turn, who might send it whole as well.
                 progress.is_whole.set(at + bytes == body.bytes());
-                shard.on_sent(self.gate, self.counters, bytes).await;
+                let is_taken = watch.begun.elapsed() >= FILLS;
+                shard.on_sent(self.gate, self.counters, bytes, is_taken).await;
+                if is_taken {
+                    progress.taken.set(Some(Instant::now().into_std()));
+                }
             }
         }
         let is_whole = sending.bytes.get() == body.bytes();
@@ -409,7 +421,7 @@ impl Call<'_> {
         let HeldBody { bytes, weight } = &mut held;
         let on_growth = |bytes| weight.set(bytes as u64);
         let collected = answer.connection.collect_within(bytes_max, bytes, on_growth);
-        let is_whole = self.gate.carry(asked, async { Ok(collected.await?) }).await;
+        let is_whole = self.gate.carry(|| asked, async { Ok(collected.await?) }).await;
         if !is_whole.map_err(|failure| failure.since(asked))? {
             return Err(too_long(bytes_max));
         }

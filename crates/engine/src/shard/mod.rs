@@ -246,12 +246,12 @@ impl Shard {
     ) {
         transfer.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.landed_bytes.set(self.landed_bytes.get() + bytes);
-        self.on_moved(gate, bytes, writing).await;
+        gate.on_received(self.cell(gate), bytes, writing);
+        self.on_moved(gate, bytes).await;
     }
 
-    async fn on_moved(&self, gate: &Gate, bytes: u64, writing: Duration) {
+    async fn on_moved(&self, gate: &Gate, bytes: u64) {
         let counters = self.cell(gate);
-        gate.on_moved(counters, bytes, writing);
         if let Some((used, queued)) = self.clock.as_ref().and_then(ThreadClock::read_again) {
             counters.on_cpu(used, queued);
         }
@@ -264,12 +264,20 @@ impl Shard {
         }
     }
 
-    /// Counts `bytes` of a body that have been sent; waits until `--bandwidth` has room for more.
-    pub(crate) async fn on_sent(&self, gate: &Gate, transfer: Option<&report::Counters>, bytes: u64) {
+    /// Counts `bytes` of a body that have been sent, and that the origin takes if it `is_taken`; waits until
+    /// `--bandwidth` has room for more.
+    pub(crate) async fn on_sent(
+        &self,
+        gate: &Gate,
+        transfer: Option<&report::Counters>,
+        bytes: u64,
+        is_taken: bool,
+    ) {
         if let Some(transfer) = transfer {
             transfer.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        self.on_moved(gate, bytes, Duration::ZERO).await;
+        gate.on_sent(self.cell(gate), bytes, is_taken);
+        self.on_moved(gate, bytes).await;
     }
 
     /// How much to receive at once.

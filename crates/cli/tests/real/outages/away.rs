@@ -11,7 +11,7 @@ use crate::program::run;
 /// The exit codes of a run that did not get all: what there is may not be known to its end, either.
 fn codes(shape: Shape) -> &'static [i32] {
     match shape {
-        Shape::File | Shape::Stdout => &[1],
+        Shape::File | Shape::Stdout | Shape::Upload => &[1],
         Shape::Objects | Shape::Listing => &[1, 3],
     }
 }

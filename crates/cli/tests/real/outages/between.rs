@@ -56,6 +56,7 @@ http {{
         location / {{
             if (-f {prefix}/500) {{ return 500; }}
             if (-f {prefix}/503) {{ return 503; }}
+            client_max_body_size 0; proxy_request_buffering off;
             proxy_pass http://{upstream}; proxy_http_version 1.1; proxy_buffering off;
             proxy_set_header Host $http_host; proxy_set_header Connection \"\";
         }}

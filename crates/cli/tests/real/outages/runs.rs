@@ -24,9 +24,14 @@ pub enum Shape {
     Objects,
     /// `ls -r` of these.
     Listing,
+    /// A file in parts, to another key.
+    Upload,
 }
 
-pub const SHAPES: [Shape; 4] = [Shape::File, Shape::Stdout, Shape::Objects, Shape::Listing];
+pub const SHAPES: [Shape; 5] = [Shape::File, Shape::Stdout, Shape::Objects, Shape::Listing, Shape::Upload];
+
+/// Where uploads go.
+const UPLOADED: &str = "uploaded";
 
 /// A run of the program. It is killed if the test ends before it.
 pub struct Run {
@@ -36,6 +41,8 @@ pub struct Run {
     /// Whoever reads standard output waits for this.
     drain: mpsc::Sender<()>,
     stdout: Option<JoinHandle<Vec<u8>>>,
+    /// Tells what an upload has left at the origin.
+    read_back: Option<Command>,
 }
 
 /// How it ended.
@@ -48,17 +55,31 @@ pub struct Ended {
 }
 
 impl Shape {
-    /// Slow enough for an outage to fall into it: the whole takes some seconds.
-    fn arguments(self, target: &str) -> Vec<String> {
+    /// Slow enough for an outage to fall into it: the whole takes some seconds. `local` is where it writes
+    /// to; what it sends lies there.
+    fn arguments(self, local: &str) -> Vec<String> {
         let source = |key: &str| format!("s3://{BUCKET}/{key}");
         let bandwidth = format!("{}KiB/s", LARGE_BODY.len() / 3 / 1024);
         // Few and small parts, or sockets would hold so much that the outage is over before anybody notices.
         let slow = ["--bandwidth", &bandwidth, "--parallel", "4", "--part-size", "512KiB"];
-        let (large, small) = (source(LARGE), source(SMALL));
+        let (large, small, uploaded) = (source(LARGE), source(SMALL), source(UPLOADED));
         let words = match self {
-            Shape::File => [&["cp", &large, target][..], &slow].concat(),
+            Shape::File => [&["cp", &large, local][..], &slow].concat(),
             Shape::Stdout => [&["cp", &large, "-"][..], &slow].concat(),
-            Shape::Objects => vec!["cp", "-r", &small, target, "--request-rate", "400"],
+            Shape::Objects => vec!["cp", "-r", &small, local, "--request-rate", "400"],
+            Shape::Upload => {
+                vec![
+                    "cp",
+                    local,
+                    &uploaded,
+                    "--bandwidth",
+                    &bandwidth,
+                    "--parallel",
+                    "3",
+                    "--part-size",
+                    "5MiB",
+                ]
+            }
             // The first page fills the pipe, so that the second is asked for when somebody reads.
             Shape::Listing => vec!["ls", "-r", &small],
         };
@@ -68,7 +89,7 @@ impl Shape {
     /// Bytes that it has written when it is well under way.
     fn begun_bytes(self) -> u64 {
         match self {
-            Shape::File | Shape::Stdout => LARGE_BODY.len() as u64 / 10,
+            Shape::File | Shape::Stdout | Shape::Upload => LARGE_BODY.len() as u64 / 10,
             Shape::Objects => 100 * 1024,
             Shape::Listing => 32 << 10,
         }
@@ -93,10 +114,20 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         fs::create_dir(&target).unwrap();
-        let into = if shape == Shape::File { target.join("model") } else { target };
-        let arguments = shape.arguments(into.to_str().unwrap());
+        let local = match shape {
+            Shape::File => target.join("model"),
+            Shape::Upload => folder.path().join("source"),
+            _ => target,
+        };
+        if shape == Shape::Upload {
+            fs::write(&local, &*LARGE_BODY).unwrap();
+        }
+        let arguments = shape.arguments(local.to_str().unwrap());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        Run::begin(shape, lab.flatout(&arguments), folder)
+        let mut run = Run::begin(shape, lab.flatout(&arguments), folder);
+        let uploaded = format!("s3://{BUCKET}/{UPLOADED}");
+        run.read_back = (shape == Shape::Upload).then(|| lab.flatout(&["cp", &uploaded, "-"]));
+        run
     }
 
     pub fn begin(shape: Shape, mut command: Command, folder: tempfile::TempDir) -> Run {
@@ -106,7 +137,7 @@ impl Run {
         let (drain, gate) = mpsc::channel();
         let stdout = child.stdout.take().expect("it is piped");
         let stdout = Some(thread::spawn(move || read_after(&gate, stdout)));
-        let run = Run { shape, child, folder, drain, stdout };
+        let run = Run { shape, child, folder, drain, stdout, read_back: None };
         if shape != Shape::Listing {
             run.drain();
         }
@@ -161,8 +192,11 @@ impl Run {
     pub fn end(mut self) -> Ended {
         self.drain();
         let status = self.wait();
-        let stdout = self.stdout.take().expect("it ends once").join().expect("the pipe is read");
+        let mut stdout = self.stdout.take().expect("it ends once").join().expect("the pipe is read");
         let stderr = self.stderr();
+        if let Some(mut read_back) = self.read_back.take().filter(|_| status.success()) {
+            stdout = read_back.output().expect("the program starts").stdout;
+        }
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         Ended { shape: self.shape, code: status.code(), stderr, stdout, folder }
     }
@@ -215,7 +249,7 @@ impl Ended {
         }
         let what = match self.shape {
             Shape::File => self.wrong_file(),
-            Shape::Stdout => (self.stdout != *LARGE_BODY).then(|| "other bytes".to_owned()),
+            Shape::Stdout | Shape::Upload => (self.stdout != *LARGE_BODY).then(|| "other bytes".to_owned()),
             Shape::Objects => self.wrong_objects(),
             Shape::Listing => self.wrong_listing(),
         };

@@ -116,7 +116,8 @@ fn times_to_go_on(runs: &mut [Run], back: Instant) -> Vec<(Shape, Duration)> {
 fn show(road: Road, fault: Fault, rows: &[Row]) {
     let mut table =
         format!("{road:?}, {fault:?}: seconds from the origin's return to the first byte after it\n\n");
-    table += "| away for | one file | stdout | many objects | listing |\n|---|---|---|---|---|\n";
+    table +=
+        "| away for | one file | stdout | many objects | listing | upload |\n|---|---|---|---|---|---|\n";
     for row in rows {
         write!(table, "| {:.1} s |", row.lasted.as_secs_f64()).unwrap();
         for shape in SHAPES {
