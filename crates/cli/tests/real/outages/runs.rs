@@ -100,8 +100,13 @@ impl Shape {
 #[track_caller]
 pub fn start_all(lab: &Lab, more: &[&str]) -> Vec<Run> {
     let mut runs: Vec<Run> = SHAPES.iter().map(|shape| Run::start(lab, *shape, more)).collect();
-    for run in &mut runs {
-        run.stop_in_the_middle();
+    let start = Instant::now();
+    let mut beginning: Vec<&mut Run> = runs.iter_mut().collect();
+    // Each is stopped as soon as it is under way: others may need longer to begin.
+    while let Some(run) = beginning.first() {
+        assert!(start.elapsed() < PATIENCE, "{:?}: not under way after {PATIENCE:?}", run.shape);
+        beginning.retain_mut(|run| !run.stop_once_begun());
+        thread::sleep(Duration::from_millis(5));
     }
     for run in &runs {
         run.go_on();
@@ -158,30 +163,21 @@ impl Run {
         io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
     }
 
-    /// Waits until it is well under way, and stops it there until `go_on`: others may need longer to begin.
-    fn stop_in_the_middle(&mut self) {
-        self.wait_begun();
-        signal("STOP", self.child.id());
+    /// Stops it until `go_on`, if it is well under way; whether it is.
+    fn stop_once_begun(&mut self) -> bool {
+        let Some(written) = self.written() else {
+            panic!("{:?}: ended before the outage: {}", self.shape, self.stderr())
+        };
+        let has_begun = written >= self.shape.begun_bytes();
+        if has_begun {
+            signal("STOP", self.child.id());
+        }
+        has_begun
     }
 
     fn go_on(&self) {
         signal("CONT", self.child.id());
         self.drain();
-    }
-
-    fn wait_begun(&mut self) {
-        let start = Instant::now();
-        loop {
-            let written = self.written();
-            let Some(written) = written else {
-                panic!("{:?}: ended before the outage: {}", self.shape, self.stderr())
-            };
-            if written >= self.shape.begun_bytes() {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "{:?}: {written} bytes after {PATIENCE:?}", self.shape);
-            thread::sleep(Duration::from_millis(5));
-        }
     }
 
     pub fn stderr(&self) -> String {
