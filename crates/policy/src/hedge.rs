@@ -56,8 +56,8 @@ impl Hedge {
         patience.min(stall_timeout / 2)
     }
 
-    /// Somebody else needs so long to be as far: a body that is received until its first byte, one that is
-    /// sent until all of it has gone out.
+    /// The time that a rival needs to catch up: for a download the time to first byte, for an upload the time
+    /// to send the whole body.
     pub fn on_catch_up(&mut self, took: Duration) {
         self.catch_up.add(took);
     }

@@ -11,7 +11,7 @@ use flatout_policy::pace::{Gated, Sample, WaitReason};
 #[repr(align(128))]
 pub(crate) struct Cell {
     wire_bytes: AtomicU64,
-    /// When the last of them came, in nanoseconds since `born`; 0 before any did.
+    /// When the origin last sent some of a body, or took some, in nanoseconds since `born`; 0 before it did.
     progressed_ns: AtomicU64,
     born: Born,
     /// From request to first byte, of all answers so far, and how many they are.

@@ -31,8 +31,8 @@ pub(crate) struct StallClock {
     silence: Silence,
 }
 
-/// For how long nothing has come, or gone out, in whole ticks: for whoever looks on while somebody else
-/// receives or sends.
+/// The silence of a connection, in whole ticks: nothing has come, or gone out, for so long. It can be read
+/// while another task receives or sends.
 #[derive(Clone, Default)]
 pub(crate) struct Silence(Rc<(Cell<Duration>, Cell<Duration>)>);
 

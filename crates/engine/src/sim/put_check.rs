@@ -199,8 +199,7 @@ fn check_sent(world: &World) -> Vec<String> {
     wrong
 }
 
-/// Whether two requests for one thing were made whole, the later one while the earlier one was open: nobody
-/// could tell which of the two the origin keeps.
+/// Whether two requests sent the same part whole while both were open. The origin would keep either of them.
 fn both_were_whole(attempts: &[&Written]) -> bool {
     let is_whole = |write: &&&Written| write.bytes > 0 && write.sent == write.bytes;
     let mut open_until = None;

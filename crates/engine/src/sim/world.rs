@@ -111,7 +111,7 @@ pub(super) struct Written {
     pub(super) asked_at: Duration,
     /// When the origin took something of it last.
     pub(super) moved_at: Duration,
-    /// It was silent for so long that a second request may race it to the end.
+    /// It was silent for longer than the patience: a second request may race it.
     was_silent: bool,
     /// When the engine had all of its answer, or let its connection go.
     pub(super) ended_at: Option<Duration>,
