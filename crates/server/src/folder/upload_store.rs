@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::FlockOperation;
 
 use super::notes::NotesText;
-use super::{OWN, write_whole};
+use super::{OWN, unlock, write_whole};
 use crate::crcs::Crcs;
 use crate::draft::{Blob, BlobPlace, at, hex};
 use crate::object::ObjectMetadata;
@@ -33,13 +33,15 @@ pub(crate) struct UploadStore {
 /// The folder of an origin. Where directories cannot be locked, as on NFS, nobody takes it over.
 struct OriginFolder {
     folder: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Drop for OriginFolder {
     fn drop(&mut self) {
         // It stays while there are uploads in it.
         let _ = std::fs::remove_dir(&self.folder);
+        // A process that this one has just forked holds the file, too, until it calls exec(2).
+        unlock(&self.lock);
     }
 }
 
@@ -97,7 +99,7 @@ impl UploadStore {
             }
             let lock = File::open(&folder)?;
             let _ = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
-            *own = Some(OriginFolder { folder: folder.clone(), _lock: lock });
+            *own = Some(OriginFolder { folder: folder.clone(), lock });
             return Ok(folder);
         }
         unreachable!("there is always a next number")
