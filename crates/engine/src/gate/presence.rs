@@ -240,8 +240,9 @@ pub(crate) enum Ruling {
 }
 
 impl Gate {
-    /// Carries an exchange that has made no progress `since` then: since its request was sent, or some of its
-    /// body taken. Of a silent origin others hear at once, and it ends with the outage.
+    /// Carries an exchange. `since` tells when it last got on: when its request was sent, or the origin took
+    /// some of its body. An origin that stays silent is reported to the other requests, and the exchange ends
+    /// with the outage.
     pub(crate) async fn carry<T>(
         &self,
         since: impl Fn() -> Instant,
@@ -251,8 +252,8 @@ impl Gate {
         let mut until = None;
         loop {
             // A body may have gone on since the last look.
-            let look =
-                Some(since() + SILENCE).filter(|look| *look > now()).unwrap_or_else(|| now() + SILENCE);
+            let after = since() + SILENCE;
+            let look = if after > now() { after } else { now() + SILENCE };
             let wake = until.map_or(look, |until| look.min(until));
             if let Ok(done) = tokio::time::timeout_at(wake.into(), &mut exchange).await {
                 return done;
