@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acs_sign;
+pub mod aws_chunked;
 pub mod body_checksum;
 pub mod checksum;
 pub mod chunked;

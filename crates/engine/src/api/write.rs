@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use flatout_wire::aws_chunked;
 use flatout_wire::body_checksum::BodyChecksum;
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::copy_source::{CopySource, Directives};
@@ -28,8 +29,8 @@ pub(crate) enum WriteStep {
     Put { stored_as: Arc<StoredAs>, content: Content },
     /// Begins an upload in parts. An S3 origin is told which checksum the parts will have.
     CreateUpload { stored_as: Arc<StoredAs>, algorithm: Option<Algorithm> },
-    /// One of its parts, numbered from 1.
-    Part { upload_id: Arc<str>, number: u32, content: Content },
+    /// One of its parts, numbered from 1; with the checksum that follows it, in a body that is framed then.
+    Part { upload_id: Arc<str>, number: u32, content: Content, trailer: Option<Algorithm> },
     /// Makes an object of the parts.
     Complete { upload_id: Arc<str>, stored_as: Arc<StoredAs>, whole: Content, parts: Arc<[DonePart]> },
     /// One page of the parts that an upload has.
@@ -154,6 +155,9 @@ impl Write {
             request.set(name, value);
         }
         self.set_length(&mut request);
+        if let WriteStep::Part { content, trailer: Some(algorithm), .. } = self.step {
+            aws_chunked::announce(&mut request, content.bytes, algorithm);
+        }
         request
     }
 

@@ -44,7 +44,7 @@ impl Client {
         bytes: u64,
     ) -> Result<Request, Error> {
         let content = Content { bytes, checksum: None };
-        let step = WriteStep::Part { upload_id: upload_id.into(), number, content };
+        let step = WriteStep::Part { upload_id: upload_id.into(), number, content, trailer: None };
         let request = operation(location, step).and_then(|operation| {
             let signer = self.signer(Dialect::of(location))?;
             self.shared.account.request(&operation, &signer)

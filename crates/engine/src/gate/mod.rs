@@ -47,6 +47,7 @@ pub use presence::OutageNews;
 pub(crate) use presence::Ruling;
 use presence::{Newsroom, Presence};
 use requests::Requests;
+pub(crate) use upload_checksum::TrailerTrial;
 
 /// Rounds are 100 ms and more; a tick costs some microseconds.
 const TICK: Duration = Duration::from_millis(25);
@@ -191,6 +192,7 @@ pub(crate) struct Gate {
     presence: Arc<Presence>,
     counts: origins::Counts,
     upload_checksum: upload_checksum::UploadChecksum,
+    trailers: upload_checksum::Trailers,
 }
 
 struct Measured {
@@ -252,6 +254,7 @@ impl Gate {
             presence,
             counts: origins::Counts::default(),
             upload_checksum: upload_checksum::UploadChecksum::default(),
+            trailers: upload_checksum::Trailers::default(),
         }
     }
 
@@ -371,6 +374,11 @@ impl Gate {
     /// What the origin is to compare an upload with; nothing where it takes no checksum.
     pub(crate) fn upload_checksum(&self) -> Option<ChecksumForm> {
         self.upload_checksum.get()
+    }
+
+    /// Leave to send a part with its checksum behind it.
+    pub(crate) fn try_trailer(&self) -> Option<TrailerTrial<'_>> {
+        self.trailers.begin()
     }
 
     /// The origin refused that form of a checksum: whether there is another one to try.

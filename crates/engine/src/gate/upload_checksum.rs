@@ -1,6 +1,7 @@
-//! In which form an origin takes the checksum of what is sent: found out at its first refusal.
+//! In which form an origin takes the checksum of what is sent, and whether behind a body: found out at its
+//! first refusal.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::checksum::Algorithm;
@@ -32,6 +33,56 @@ impl UploadChecksum {
     }
 }
 
+/// Whether an origin takes a checksum that follows a part. Many servers of S3 do not, and each says so in its
+/// own way, so one part is tried alone.
+#[derive(Debug, Default)]
+pub(super) struct Trailers(AtomicU8);
+
+const UNTRIED: u8 = 0;
+const TRIED: u8 = 1;
+const TAKEN: u8 = 2;
+const REFUSED: u8 = 3;
+
+/// A part whose checksum follows it.
+#[derive(Debug)]
+pub(crate) struct TrailerTrial<'a> {
+    trailers: &'a Trailers,
+    /// It is not known yet whether the origin takes one.
+    pub(crate) is_first: bool,
+}
+
+impl Trailers {
+    /// Nothing where the origin takes none, or another part is being tried.
+    pub(super) fn begin(&self) -> Option<TrailerTrial<'_>> {
+        let trial = |is_first| TrailerTrial { trailers: self, is_first };
+        match self.0.compare_exchange(UNTRIED, TRIED, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Some(trial(true)),
+            Err(known) => (known == TAKEN).then(|| trial(false)),
+        }
+    }
+}
+
+impl TrailerTrial<'_> {
+    /// The origin has stated the checksum of the part: it took what was sent as it was meant.
+    pub(crate) fn on_taken(&self) {
+        let _ = self.trailers.0.compare_exchange(TRIED, TAKEN, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// No other part is sent in this way.
+    pub(crate) fn on_refused(&self) {
+        self.trailers.0.store(REFUSED, Ordering::Relaxed);
+    }
+}
+
+impl Drop for TrailerTrial<'_> {
+    fn drop(&mut self) {
+        if self.is_first {
+            // The upload was stopped before anything was learnt.
+            let _ = self.trailers.0.compare_exchange(TRIED, UNTRIED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +100,21 @@ mod tests {
         assert_eq!(form.get(), Some(ChecksumForm::Md5));
         assert!(form.on_refused(ChecksumForm::Md5));
         assert_eq!(form.get(), None);
+    }
+
+    #[test]
+    fn one_part_is_tried_before_the_others() {
+        let trailers = Trailers::default();
+        let first = trailers.begin().unwrap();
+        assert!(first.is_first && trailers.begin().is_none());
+        drop(first);
+        let again = trailers.begin().unwrap();
+        again.on_taken();
+        drop(again);
+        let other = trailers.begin().unwrap();
+        assert!(!other.is_first && trailers.begin().is_some());
+        other.on_refused();
+        drop(other);
+        assert!(trailers.begin().is_none());
     }
 }

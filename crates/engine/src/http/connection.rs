@@ -25,6 +25,7 @@ use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
 use crate::sink::landing::PartWriter;
 use crate::source::body::{OutgoingBody, shrank};
+use crate::source::cursor::BodyCursor;
 use flatout_policy::hedge::Hedge;
 use flatout_policy::receive_size::ReceiveSize;
 use flatout_policy::unsent_size::UnsentSize;
@@ -53,7 +54,7 @@ pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
     pub(crate) receive_size: ReceiveSize,
-    unsent_size: UnsentSize,
+    pub(crate) unsent_size: UnsentSize,
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
@@ -116,12 +117,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends some of a body, from `at` on; how much that was. `None` where the origin answers before it has
+    /// Sends some of a body; how many of its bytes that was. `None` where the origin answers before it has
     /// all of it: it wants no more.
     pub(crate) async fn send_some(
         &mut self,
-        body: &OutgoingBody<'_>,
-        at: u64,
+        cursor: &mut BodyCursor<'_>,
         scratch: &RefCell<Lease>,
     ) -> Result<Option<u64>, Error> {
         let Connection { socket, stall, ahead, .. } = self;
@@ -130,19 +130,17 @@ impl Connection {
             if let Poll::Ready(came) = poll_early_answer(cx, socket, ahead) {
                 return Poll::Ready(came.map(|()| None));
             }
-            let written = ready!(stall.poll_write(cx, socket, |socket, cx| match body {
-                OutgoingBody::File { file, range } if socket.takes_files() => {
+            let written = ready!(stall.poll_write(cx, socket, |socket, cx| match cursor.as_it_lies() {
+                Some((OutgoingBody::File { file, range }, at)) if socket.takes_files() => {
                     let most = (range.end - range.start - at).min(SENT_AT_ONCE as u64) as usize;
                     socket.poll_send_file(cx, file, range.start + at, most)
                 }
                 _ => {
-                    if matches!(body, OutgoingBody::File { .. }) {
-                        // Nothing is read that could not be sent.
-                        ready!(Pin::new(&mut *socket).poll_flush(cx))?;
-                    }
+                    // Nothing is read that could not be sent.
+                    ready!(socket.poll_room(cx))?;
                     let most = socket.takes_at_once().min(SENT_AT_ONCE);
-                    match body.piece(at, &mut scratch.borrow_mut().as_mut_slice()[..most]) {
-                        Ok(piece) => Pin::new(socket).poll_write(cx, &piece[..piece.len().min(most)]),
+                    match cursor.piece(&mut scratch.borrow_mut().as_mut_slice()[..most]) {
+                        Ok(piece) => Pin::new(socket).poll_write(cx, piece),
                         Err(unread) => {
                             failed = Some(unread);
                             Poll::Ready(Ok(0))
@@ -168,7 +166,9 @@ impl Connection {
                 if let Some(unsent) = self.unsent_size.on_sent(bytes, Instant::now().into_std()) {
                     self.socket.set_unsent(unsent).map_err(broke)?;
                 }
-                Ok(Some(bytes))
+                let before = cursor.sent();
+                cursor.on_sent(bytes);
+                Ok(Some(cursor.sent() - before))
             }
         }
     }
@@ -223,7 +223,6 @@ impl Connection {
 
     /// How long the next body that is sent may be silent before it is sent on another connection, too.
     pub(crate) fn patience_to_send(&mut self) -> Duration {
-        self.unsent_size.begin(Instant::now().into_std());
         self.watch_for(&self.hedges.sent.clone())
     }
 

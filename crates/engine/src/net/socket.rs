@@ -177,6 +177,16 @@ impl Socket {
         matches!(self.stream, Stream::Plain(_))
     }
 
+    /// Waits until a write would be taken: a plain socket has room, and TLS has sent what it had encrypted.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.poll_write_ready(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(test)]
+            Stream::Modelled(line) => Pin::new(line).poll_flush(cx),
+        }
+    }
+
     /// How much one write takes at most: over TLS what rustls encrypts ahead.
     pub(crate) fn takes_at_once(&self) -> usize {
         match self.stream {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flatout_wire::body_checksum::BodyChecksum;
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::request::Method;
@@ -30,14 +31,15 @@ use crate::net::stall::Silence;
 use crate::shard::Shard;
 use crate::shard::shards::Shards;
 use crate::source::body::OutgoingBody;
+use crate::source::cursor::{BodyCursor, SumAsSent};
 use flatout_policy::hedge::Hedge;
 use flatout_policy::retry::{self, Attempts, Fault};
 
 /// Keys, roles and tokens are far under this.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// What is on the way to an origin fills within this time: what goes out later, the origin takes. Before, a
-/// body says nothing of an origin: the system takes some of it though nobody listens.
+/// The buffers between us and an origin fill within this time. What goes out later shows that the origin
+/// reads; what went out before shows nothing, since the kernel takes it though nobody listens.
 const FILLS: Duration = Duration::from_secs(1);
 
 /// What is asked, of whom, and how.
@@ -52,8 +54,16 @@ pub(crate) struct Call<'a> {
     pub(crate) shunned: Option<SocketAddr>,
     /// Of the transfer that asks, where one does.
     pub(crate) counters: Option<&'a Counters>,
-    /// What follows the head, where that is more than the template has, and how far it has been sent.
-    pub(crate) body: Option<(&'a OutgoingBody<'a>, &'a BodyProgress)>,
+    /// What follows the head, where that is more than the template has.
+    pub(crate) body: Option<SentBody<'a>>,
+}
+
+/// The body of a request, whether its checksum is taken meanwhile, and how far it has been sent.
+#[derive(Clone, Copy)]
+pub(crate) struct SentBody<'a> {
+    pub(crate) content: &'a OutgoingBody<'a>,
+    pub(crate) sum: Option<SumAsSent>,
+    pub(crate) progress: &'a BodyProgress,
 }
 
 /// How far the body of a request has been sent, for whoever may send it on another connection, too.
@@ -61,6 +71,8 @@ pub(crate) struct Call<'a> {
 pub(crate) struct BodyProgress {
     watched: RefCell<Option<Watched>>,
     is_whole: Cell<bool>,
+    /// The checksum that was taken of it meanwhile.
+    sum: Cell<Option<BodyChecksum>>,
     /// When the origin took some of it last.
     taken: Cell<Option<std::time::Instant>>,
 }
@@ -95,7 +107,7 @@ impl Call<'_> {
         for _ in 0..=REDIRECTS_MAX {
             let sent = gate.start_request(class, shard.number).await?;
             let since =
-                || self.body.and_then(|(_, progress)| progress.taken.get()).map_or(sent, |at| at.max(sent));
+                || self.body.and_then(|body| body.progress.taken.get()).map_or(sent, |at| at.max(sent));
             let exchange = gate.carry(since, self.exchange(shard, &mut was_lost)).await;
             let mut answer = exchange.map_err(|failure| Failure { was_lost, ..failure.since(since()) })?;
             shard.shared.clock.note(answer.head.date);
@@ -193,7 +205,8 @@ impl Call<'_> {
         connection.receive_size.begin(self.gate.is_climbing());
         let head = match self.body {
             None => connection.exchange(&outgoing.bytes, outgoing.method).await?,
-            Some((body, progress)) => self.send_with(shard, connection, outgoing, body, progress).await?,
+            // Those that send no body do not have room for one.
+            Some(body) => Box::pin(self.send_with(shard, connection, outgoing, body)).await?,
         };
         if outgoing.method == Method::Get && self.class == Class::Read {
             let first_byte = asked.elapsed();
@@ -212,22 +225,23 @@ impl Call<'_> {
         shard: &Shard,
         connection: &mut Connection,
         outgoing: &Outgoing,
-        body: &OutgoingBody<'_>,
-        progress: &BodyProgress,
+        body: SentBody<'_>,
     ) -> Result<Head, Error> {
+        let SentBody { content, sum, progress } = body;
+        let mut cursor = BodyCursor::new(content, sum);
         let sending = Sending { counters: self.counters, bytes: Cell::new(0) };
         connection.ask(&outgoing.bytes, outgoing.method).await?;
         {
             let _moving = shard.cell(self.gate).moving();
+            connection.unsent_size.begin(Instant::now().into_std());
             let watch = progress.watch(connection);
-            while sending.bytes.get() < body.bytes() {
-                let at = sending.bytes.get();
-                let Some(bytes) = connection.send_some(body, at, &shard.scratch).await? else {
+            while !cursor.is_whole() {
+                let Some(bytes) = connection.send_some(&mut cursor, &shard.scratch).await? else {
                     break;
                 };
-                sending.bytes.set(at + bytes);
+                sending.bytes.set(cursor.sent());
                 // Before anybody else has a turn, who might send it whole as well.
-                progress.is_whole.set(at + bytes == body.bytes());
+                progress.is_whole.set(cursor.is_whole());
                 let is_taken = watch.begun.elapsed() >= FILLS;
                 shard.on_sent(self.gate, self.counters, bytes, is_taken).await;
                 if is_taken {
@@ -235,7 +249,8 @@ impl Call<'_> {
                 }
             }
         }
-        let is_whole = sending.bytes.get() == body.bytes();
+        let is_whole = cursor.is_whole();
+        progress.sum.set(cursor.sum());
         if is_whole {
             connection.flush().await?;
         }
@@ -254,6 +269,11 @@ impl BodyProgress {
     /// All of the body has been handed to the socket.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.get()
+    }
+
+    /// The checksum that was taken of the body while it was sent.
+    pub(crate) fn sum(&self) -> Option<BodyChecksum> {
+        self.sum.get()
     }
 
     /// For how long nothing of the body has gone out.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::scenario::{Draw, Fault, Framing, From, Interruption, Object, PutTask, Scenario, Step, Task};
+use super::scenario::{
+    Draw, Fault, Framing, From, Interruption, Object, PutTask, Scenario, Step, Task, Trailers,
+};
 use super::shapes::{self, bearable};
 use crate::api::account::Dialect;
 
@@ -18,6 +20,8 @@ pub(super) fn put(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.task = Task::Put(PutTask { from, if_absent: draw.happens(0.3), is_there: false });
     scenario.origin.dialect = draw.pick(&[Dialect::S3, Dialect::Oss]);
     scenario.origin.framing = Framing::Length;
+    let refused = Trailers::Refused(draw.pick(&[400, 403, 411, 500, 501]));
+    scenario.origin.trailers = draw.pick(&[Trailers::Taken, Trailers::Taken, refused, Trailers::Kept]);
     // Some are sent by one request, most in parts.
     if draw.happens(0.7) {
         let bytes = &mut scenario.objects[0].bytes;

@@ -136,7 +136,7 @@ fn objections(happens: impl FnOnce(&World)) -> String {
 
 #[test]
 fn the_model_sees_what_no_put_may_do() {
-    let part = |world: &World, number: u32| world.on_write(Step::Part(number), 32 << 10, None);
+    let part = |world: &World, number: u32| world.on_write(Step::Part(number), 32 << 10, (None, false));
     let content = |world: &World, number: usize| {
         world.sent_content()[(number - 1) * (32 << 10)..number * (32 << 10)].to_vec()
     };
@@ -152,7 +152,7 @@ fn the_model_sees_what_no_put_may_do() {
         let one = part(world, 1);
         world.on_sent(one, &content(world, 1));
         accept(world, one);
-        world.on_write(Step::Complete, 0, None);
+        world.on_write(Step::Complete, 0, (None, false));
     });
     check("Part(1) is sent while another attempt at it moves", &|world| {
         part(world, 1);
@@ -169,11 +169,11 @@ fn the_model_sees_what_no_put_may_do() {
     });
     check("it is completed while a part is on its way", &|world| {
         part(world, 1);
-        world.on_write(Step::Complete, 0, None);
+        world.on_write(Step::Complete, 0, (None, false));
     });
     check("it is aborted while a part is on its way", &|world| {
         part(world, 1);
-        world.on_write(Step::Abort, 0, None);
+        world.on_write(Step::Abort, 0, (None, false));
     });
     check("9 parts are on their way, at most 8", &|world| {
         (1..=9).for_each(|number| assert!(part(world, number) < 9));

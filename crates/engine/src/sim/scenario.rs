@@ -147,6 +147,7 @@ pub(super) struct Origin {
     pub(super) etag: Etag,
     /// Whether it states checksums of whole objects.
     pub(super) states_checksum: bool,
+    pub(super) trailers: Trailers,
     pub(super) addresses: Vec<Address>,
     pub(super) connect_ms: u64,
     pub(super) first_byte_ms: u64,
@@ -180,6 +181,16 @@ pub(super) enum Framing {
     Length,
     Chunked,
     UntilClose,
+}
+
+/// What becomes of a part whose checksum follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trailers {
+    Taken,
+    /// With that status.
+    Refused(u16),
+    /// The framing is taken for content.
+    Kept,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +315,11 @@ impl Scenario {
     /// Whether the answer about the last byte is the first part as well.
     pub(super) fn wants_the_last_byte_alone(&self, size: u64) -> bool {
         size == 1 || matches!(self.task, Task::One { span: Span::Last(1), .. })
+    }
+
+    /// Whether a part whose checksum follows it is taken as it is meant, and said to be.
+    pub(super) fn takes_trailers(&self) -> bool {
+        self.origin.trailers == Trailers::Taken && self.origin.states_checksum
     }
 
     /// The put that it is about, if it is.

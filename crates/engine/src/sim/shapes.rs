@@ -7,7 +7,7 @@ use flatout_wire::range::Span;
 use super::put_shapes;
 use super::scenario::{
     Address, Draw, Etag, Fault, Framing, Interruption, Land, Object, Origin, Replaced, Scenario, Task,
-    ThrottleHint, Tuning, Wrong,
+    ThrottleHint, Trailers, Tuning, Wrong,
 };
 use crate::api::account::Dialect;
 
@@ -107,6 +107,7 @@ pub(super) fn fair(draw: &mut Draw) -> Scenario {
             framing: if draw.happens(0.2) { Framing::Chunked } else { Framing::Length },
             etag: draw.pick(&[Etag::Strong, Etag::Strong, Etag::Weak, Etag::None]),
             states_checksum: draw.happens(0.7),
+            trailers: Trailers::Taken,
             addresses: vec![Address::Alive; draw.between(1, 3) as usize],
             connect_ms: draw.between_orders(1, 100),
             first_byte_ms: draw.between_orders(1, 100),

@@ -9,7 +9,7 @@ use flatout_wire::documents::etag_of_parts;
 
 use super::line::SentHead;
 use super::origin::{Answer, Cut};
-use super::scenario::{Fault, Step};
+use super::scenario::{Fault, Step, Trailers};
 use super::world::World;
 use crate::api::account::Dialect;
 use crate::base::error::ErrorKind;
@@ -61,6 +61,8 @@ pub(super) struct Asked {
     if_absent: bool,
     /// The checksum that its head states, by the name of the header.
     stated: Option<(ChecksumForm, String)>,
+    /// It says that a checksum follows a body that is framed.
+    is_framed: bool,
     pub(super) fault: Option<Fault>,
     /// What becomes of the connection once so many bytes of the body have been taken.
     pub(super) cut: Option<(usize, TakeCut)>,
@@ -105,11 +107,12 @@ pub(super) fn ask(world: &World, line: u32, head: &SentHead) -> Asked {
         bytes: head.length,
         if_absent: head.header("if-none-match").is_some() || head.header("x-oss-forbid-overwrite").is_some(),
         stated,
+        is_framed: head.header("x-amz-trailer").is_some(),
         fault: choose(world, step, attempt),
         cut: None,
     };
     asked.cut = asked.draw_cut(world);
-    asked.number = world.on_write(step, asked.bytes as u64, asked.fault);
+    asked.number = world.on_write(step, asked.bytes as u64, (asked.fault, asked.is_framed));
     world.tell(|| {
         let fault = asked.fault.map_or(String::new(), |fault| format!(", {fault:?}"));
         format!("#{line} {step:?} {} bytes attempt {attempt}{fault}", head.length)
@@ -261,8 +264,46 @@ fn sum(form: ChecksumForm, bytes: &[u8]) -> BodyChecksum {
     hasher.finish()
 }
 
+/// The content of a body that is framed, and the checksum behind it; `None` where the framing is broken.
+fn unframed(mut body: &[u8]) -> Option<(Vec<u8>, (ChecksumForm, String))> {
+    fn line(body: &mut &[u8]) -> Option<String> {
+        let at = body.windows(2).position(|two| two == b"\r\n")?;
+        let line = String::from_utf8(body[..at].to_vec()).ok()?;
+        *body = &body[at + 2..];
+        Some(line)
+    }
+    let mut content = Vec::new();
+    loop {
+        let bytes = usize::from_str_radix(&line(&mut body)?, 16).ok()?;
+        if bytes == 0 {
+            break;
+        }
+        content.extend_from_slice(body.get(..bytes)?);
+        body = body.get(bytes..)?;
+        line(&mut body).filter(String::is_empty)?;
+    }
+    let trailer = line(&mut body)?;
+    let (name, value) = trailer.split_once(':')?;
+    let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.header() == Some(name))?;
+    let last = line(&mut body)?;
+    (last.is_empty() && body.is_empty()).then_some(())?;
+    Some((content, (ChecksumForm::Crc(algorithm), value.to_owned())))
+}
+
 /// Does what was asked for.
 fn done(world: &World, asked: &Asked, body: Vec<u8>) -> Made {
+    match world.scenario.origin.trailers {
+        Trailers::Refused(status) if asked.is_framed => Made::refusal(status, "NotImplemented"),
+        Trailers::Taken if asked.is_framed => match unframed(&body) {
+            Some((body, stated)) => done_with(world, &Asked { stated: Some(stated), ..asked.clone() }, body),
+            None => Made::refusal(400, "IncompleteBody"),
+        },
+        _ => done_with(world, asked, body),
+    }
+}
+
+/// Does what was asked for with what was sent.
+fn done_with(world: &World, asked: &Asked, body: Vec<u8>) -> Made {
     let mut store = world.store.borrow_mut();
     let Store { objects, uploads, .. } = &mut *store;
     let dialect = world.scenario.origin.dialect;
@@ -405,7 +446,10 @@ fn told_of(world: &World, stored: &Stored, status: u16) -> Made {
 /// The connection of a request is gone, all of which had been written: what the kernel has of it may arrive
 /// all the same.
 pub(super) fn let_go(world: &World, asked: Asked, body: Vec<u8>) {
-    if !asked.is_done() {
+    // A part that is kept with its framing, and arrives after the one that was sent in its place, fails the
+    // upload when it is completed (docs/decisions/trailers.md). Here no origin is as bad as that.
+    let is_kept = asked.is_framed && world.scenario.origin.trailers == Trailers::Kept;
+    if !asked.is_done() || is_kept {
         return;
     }
     let in_ms = {

@@ -95,6 +95,9 @@ pub(super) struct Exchange {
     pub(super) ended_at: Option<Duration>,
 }
 
+/// The framing of a body of less than 1 MiB: the line before its only chunk, and what follows.
+const FRAMING_MOST: u64 = 60;
+
 /// A request of a put, and what became of it.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
@@ -119,6 +122,16 @@ pub(super) struct Written {
     pub(super) is_heard: bool,
     /// It has other bytes than the source.
     is_wrong: bool,
+    /// Its body is framed, and longer than what it carries.
+    pub(super) is_framed: bool,
+}
+
+impl Written {
+    /// How much of the source was sent, at least: of a framed body some is framing.
+    pub(super) fn content_sent(&self) -> u64 {
+        let framing = if self.is_framed { FRAMING_MOST } else { 0 };
+        self.sent.saturating_sub(framing)
+    }
 }
 
 impl Exchange {
@@ -254,7 +267,12 @@ impl World {
     }
 
     /// A request of a put has come: may it be made now? Its number in the log.
-    pub(super) fn on_write(&self, step: Step, bytes: u64, fault: Option<Fault>) -> usize {
+    pub(super) fn on_write(
+        &self,
+        step: Step,
+        bytes: u64,
+        (fault, is_framed): (Option<Fault>, bool),
+    ) -> usize {
         self.check_pool();
         let now = self.now();
         if let Some(wrong) = self.check_write(step) {
@@ -275,6 +293,7 @@ impl World {
             ended_at: None,
             is_heard: false,
             is_wrong: false,
+            is_framed,
         });
         log.writes.len() - 1
     }
@@ -284,7 +303,9 @@ impl World {
         let open = || log.writes.iter().filter(|other| other.ended_at.is_none());
         // What had other bytes on its arrival is sent again, though the origin took it.
         let is_flipped = |other: &Written| other.fault == Some(Fault::Flip);
-        let is_accepted = |other: &Written| other.is_heard && other.status < 300 && !is_flipped(other);
+        let is_unread = |other: &Written| other.is_framed && !self.scenario.takes_trailers();
+        let is_accepted =
+            |other: &Written| other.is_heard && other.status < 300 && !is_flipped(other) && !is_unread(other);
         if let Some(done) = log.writes.iter().find(|other| other.step == step && is_accepted(other))
             && step.has_content()
         {
@@ -318,7 +339,9 @@ impl World {
             let at = write.sent as usize;
             write.sent += bytes.len() as u64;
             let expected = self.expected(write.step, write.bytes);
-            let is_wrong = expected.get(at..at + bytes.len()) != Some(bytes) && !write.is_wrong;
+            // What a framed one carries, its checksum tells.
+            let is_wrong =
+                expected.get(at..at + bytes.len()) != Some(bytes) && !write.is_wrong && !write.is_framed;
             write.is_wrong |= is_wrong;
             is_wrong.then_some((write.step, at))
         };

@@ -1,17 +1,28 @@
 //! A file as the source of an upload: opened once, and the same at the end as at the beginning.
 
 use std::fs::{File, Metadata};
+use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use rustix::io::{ReadWriteFlags, preadv2};
+
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::upload_journal::FileIdentity;
+
+/// How far apart the bytes are that are looked for in the page cache: a disk is read by pieces like that.
+const LOOK_EVERY: usize = 1 << 20;
+/// `f_type` of tmpfs (statfs(2)).
+const TMPFS: u64 = 0x0102_1994;
 
 /// An open file that is to be sent.
 pub(crate) struct FileSource {
     path: PathBuf,
     content: File,
     identity: FileIdentity,
+    /// All of it lies in memory, and nowhere else.
+    is_memory: bool,
 }
 
 fn identity_of(found: &Metadata) -> FileIdentity {
@@ -39,7 +50,8 @@ impl FileSource {
             return Err(refused(Error::new(ErrorKind::Usage, what)));
         }
         let identity = identity_of(&found);
-        Ok(FileSource { path, content, identity })
+        let is_memory = rustix::fs::fstatfs(&content).is_ok_and(|on| on.f_type as u64 == TMPFS);
+        Ok(FileSource { path, content, identity, is_memory })
     }
 
     pub(crate) fn content(&self) -> &File {
@@ -54,6 +66,18 @@ impl FileSource {
     /// Its length when it was opened.
     pub(crate) fn bytes(&self) -> u64 {
         self.identity.bytes
+    }
+
+    /// Whether that range can be read without waiting for a disk: it lies in the page cache, as what was just
+    /// written does. Of a file system that does not tell, nothing is known to.
+    pub(crate) fn is_cached(&self, range: &Range<u64>) -> bool {
+        let is_there = |at| {
+            let mut byte = [0];
+            let into = &mut [IoSliceMut::new(&mut byte)];
+            // 0 is the end of the file: it became shorter, which shows when it is read.
+            preadv2(&self.content, into, at, ReadWriteFlags::NOWAIT).is_ok()
+        };
+        self.is_memory || range.clone().step_by(LOOK_EVERY).all(is_there)
     }
 
     /// # Errors

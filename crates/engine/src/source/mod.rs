@@ -1,6 +1,7 @@
 //! Sources: where the bytes of an upload come from. The counterpart of a landing.
 
 pub(crate) mod body;
+pub(crate) mod cursor;
 pub(crate) mod file;
 pub(crate) mod stream;
 
@@ -20,8 +21,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 /// Where the bytes of an upload come from.
 pub enum Source {
-    /// A regular file. Its bytes go to a plain socket by `sendfile(2)`. A file that changes meanwhile fails
-    /// the upload.
+    /// A regular file. One that changes meanwhile fails the upload.
     File(PathBuf),
     /// Memory that is shared until the upload has ended. Its bytes must not change meanwhile.
     Memory(Arc<dyn AsRef<[u8]> + Send + Sync>),
@@ -70,6 +70,14 @@ impl OpenSource {
             }
             OpenSource::Synthetic { block, .. } => OutgoingBody::Repeated { block, range: range.clone() },
             OpenSource::Stream(_) => OutgoingBody::Bytes(&[]),
+        }
+    }
+
+    /// Whether reading that range waits for nothing.
+    pub(crate) fn is_in_memory(&self, range: &Range<u64>) -> bool {
+        match self {
+            OpenSource::File(file) => file.is_cached(range),
+            OpenSource::Memory(_) | OpenSource::Stream(_) | OpenSource::Synthetic { .. } => true,
         }
     }
 

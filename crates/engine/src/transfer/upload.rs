@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   short:  hash ─ PUT                                            the object is there whole, or not at all
-//!   long:   create ─ part 1, part 2, … (hash, PUT) ─ complete     and so here: parts are no object
+//!   long:   create ─ part 1, part 2, … (PUT, hash) ─ complete     and so here: parts are no object
 //!                     a failure: abort, or a journal for the next run
 //! ```
 

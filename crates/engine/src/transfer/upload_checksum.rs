@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use flatout_policy::receive_size::RECEIVE_BYTES;
+use flatout_policy::retry::Fault;
 use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::{Coverage, Head};
@@ -15,12 +16,70 @@ use crate::api::refusal::Failure;
 use crate::api::write::Content;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::Verified;
+use crate::gate::TrailerTrial;
 use crate::shard::Shard;
 use crate::source::body::OutgoingBody;
 use crate::source::checksum;
+use crate::source::cursor::SumAsSent;
 use crate::transfer::upload::{PartsUpload, Upload};
 
-const NOT_STATED: &str = "not stated by the origin";
+pub(super) const NOT_STATED: &str = "not stated by the origin";
+
+/// How the checksum of a body comes about.
+pub(super) enum BodySum<'a> {
+    /// Taken before; none where nothing is verified.
+    Known(Option<BodyChecksum>),
+    /// Taken while the body is sent.
+    AsSent(SumAsSent, Option<TrailerTrial<'a>>),
+}
+
+impl BodySum<'_> {
+    pub(super) fn known(&self) -> Option<BodyChecksum> {
+        match self {
+            BodySum::Known(sum) => *sum,
+            BodySum::AsSent(..) => None,
+        }
+    }
+
+    pub(super) fn as_sent(&self) -> Option<SumAsSent> {
+        match self {
+            BodySum::Known(_) => None,
+            BodySum::AsSent(sum, _) => Some(*sum),
+        }
+    }
+
+    /// What follows the body.
+    pub(super) fn trailer(&self) -> Option<Algorithm> {
+        self.as_sent().filter(|sum| sum.trails).map(|sum| sum.algorithm)
+    }
+
+    /// The origin has the body, and its checksum is right.
+    pub(super) fn on_accepted(&self) {
+        if let BodySum::AsSent(_, Some(trial)) = self {
+            trial.on_taken();
+        }
+    }
+
+    /// Whether the failure may be that of an origin which knows no trailers, so that the part is to be sent
+    /// with its checksum in the head. Servers answer with 400, 403, 411 or 501; before a first one was taken,
+    /// a closed connection and a checksum that is not stated or not right may mean it, too.
+    pub(super) fn refuses_trailer(&self, failure: &Failure) -> bool {
+        let BodySum::AsSent(_, Some(trial)) = self else { return false };
+        let kind = failure.error.kind();
+        let is_refused = match (failure.fault, failure.reason.as_ref()) {
+            (Fault::Throttled | Fault::Unavailable | Fault::Unreached | Fault::Away, _) => false,
+            (_, Some(Reason::BadCredentials | Reason::BadOptions | Reason::Unsupported | Reason::Other)) => {
+                true
+            }
+            (_, Some(_)) => false,
+            (_, None) => kind == ErrorKind::Unsupported || trial.is_first && kind != ErrorKind::Changed,
+        };
+        if is_refused {
+            trial.on_refused();
+        }
+        is_refused
+    }
+}
 
 /// The checksum of a part, taken by a thread of its own: others are sent meanwhile, and a slow disk holds up
 /// nothing else.
@@ -87,6 +146,16 @@ fn is_md5(etag: &str) -> bool {
 }
 
 impl Upload {
+    /// How the checksum of a part comes about: as it is sent, where its bytes lie in memory and the origin
+    /// takes a checksum behind them, or states its own. A part that comes from a disk is hashed before:
+    /// others are sent meanwhile.
+    pub(super) fn sum_as_sent(&self, form: Option<ChecksumForm>, is_in_memory: bool) -> Option<BodySum<'_>> {
+        let algorithm = form.and_then(ChecksumForm::crc).filter(|_| is_in_memory)?;
+        let trails = self.dialect() == Dialect::S3;
+        let trial = if trails { Some(self.transfer.gate.try_trailer()?) } else { None };
+        Some(BodySum::AsSent(SumAsSent { algorithm, trails }, trial))
+    }
+
     /// How bodies are hashed: as S3 is asked to compare, or as OSS states it.
     pub(super) fn form(&self) -> Option<ChecksumForm> {
         if !self.verify {
@@ -109,11 +178,18 @@ impl Upload {
         &self,
         shard: &Shard,
         body: &OutgoingBody<'_>,
-        head: &Head,
-        sum: Option<BodyChecksum>,
+        (head, taken): (&Head, Option<BodyChecksum>),
+        sum: &BodySum<'_>,
         what: &str,
     ) -> Result<(Verified, Option<BodyChecksum>), Error> {
+        let is_trailer = sum.trailer().is_some();
+        let sum = sum.known().or(taken);
         let verified = compared(head, sum, what)?;
+        if is_trailer && !matches!(verified, Verified::Whole(_)) {
+            // What it has may be the body with its framing.
+            let cause = format!("the origin took the {what} and states no checksum of it");
+            return Err(Error::new(ErrorKind::Unsupported, cause));
+        }
         let Some(crc) = sum.filter(|sum| sum.crc().is_some() && verified == Verified::None(NOT_STATED))
         else {
             return Ok((verified, sum));

@@ -11,7 +11,7 @@ use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
-use crate::transfer::upload_checksum::hashed;
+use crate::transfer::upload_checksum::{BodySum, hashed};
 use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
@@ -111,7 +111,10 @@ async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledR
         let sent = async {
             let body = OutgoingBody::Bytes(room.content());
             let form = worker.parts.get().and_then(|parts| parts.form);
-            let sum = hashed(&shard, &body, form)?;
+            let sum = match worker.sum_as_sent(form, true) {
+                Some(sum) => sum,
+                None => BodySum::Known(hashed(&shard, &body, form)?),
+            };
             send_part(&shard, &worker, number, (&body, sum), slot).await.map(drop)
         };
         run_until_stopped(&*worker, sent).await;

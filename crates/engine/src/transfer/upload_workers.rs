@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::Head;
@@ -28,14 +27,15 @@ use crate::base::version::Version;
 use crate::disk::upload_journal::SentPart;
 use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::shard::Shard;
-use crate::shard::call::{BodyProgress, Call, call_whole};
+use crate::shard::call::{BodyProgress, Call, SentBody, call_whole};
 use crate::shard::shards::Task;
 use crate::source::OpenSource;
 use crate::source::body::OutgoingBody;
+use crate::source::cursor::SumAsSent;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
 use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
-use crate::transfer::upload_checksum::{compared, hashed, hashed_aside};
+use crate::transfer::upload_checksum::{BodySum, NOT_STATED, compared, hashed, hashed_aside};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
@@ -128,17 +128,17 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let mut attempts = Attempts::default();
     let mut was_lost = false;
-    let (mut form, mut sum) = (None, None);
+    let (mut form, mut sum) = (None, BodySum::Known(None));
     let mut slot = Some(upload.transfer.slots.acquire().await);
     loop {
         let asked = upload.form();
         if form != Some(asked) {
-            sum = hashed(shard, body, asked)?;
+            sum = BodySum::Known(hashed(shard, body, asked)?);
             form = Some(asked);
         }
-        let content = Content { bytes: body.bytes(), checksum: sum };
+        let content = Content { bytes: body.bytes(), checksum: sum.known() };
         let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
-        let failure = match send_verified(shard, upload, step, (body, sum), "object").await {
+        let failure = match send_verified(shard, upload, step, (body, &sum), "object").await {
             Ok((head, (verified, _))) => {
                 upload.on_stored(Stored {
                     version: Version::of(&head, Some(content.bytes)),
@@ -234,7 +234,11 @@ async fn work(
             None => upload.transfer.slots.acquire().await,
         };
         let Some((number, range)) = parts.take() else { break };
-        let sum = hashed_aside(shard, upload, upload.form_of_part(parts), &range).await?;
+        let form = upload.form_of_part(parts);
+        let sum = match upload.sum_as_sent(form, upload.source.is_in_memory(&range)) {
+            Some(sum) => sum,
+            None => BodySum::Known(hashed_aside(shard, upload, form, &range).await?),
+        };
         let body = upload.source.body(&range);
         let slot_of_part = send_part(shard, upload, number, (&body, sum), with).await?;
         let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
@@ -251,26 +255,30 @@ pub(super) async fn send_part(
     shard: &Rc<Shard>,
     upload: &Upload,
     number: u32,
-    (body, sum): (&OutgoingBody<'_>, Option<BodyChecksum>),
+    (body, mut sum): (&OutgoingBody<'_>, BodySum<'_>),
     slot: Slot,
 ) -> Result<Option<Slot>, Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let parts = upload.parts.get().expect("parts are sent once the upload has begun");
-    let content = Content { bytes: body.bytes(), checksum: sum };
     let start_s = upload.transfer.clock_s();
     let (mut slot, mut attempts) = (Some(slot), Attempts::default());
-    let (head, sum) = loop {
-        let upload_id = parts.upload_id.clone();
-        let step = WriteStep::Part { upload_id, number, content: upload.told(content) };
-        match send_verified(shard, upload, step, (body, sum), "part").await {
-            Ok((head, (_, sum))) => break (head, sum),
+    let (head, checksum) = loop {
+        let content = upload.told(Content { bytes: body.bytes(), checksum: sum.known() });
+        let (upload_id, trailer) = (parts.upload_id.clone(), sum.trailer());
+        let step = WriteStep::Part { upload_id, number, content, trailer };
+        match send_verified(shard, upload, step, (body, &sum), "part").await {
+            Ok((head, (_, checksum))) => break (head, checksum),
+            Err(failure) if sum.refuses_trailer(&failure) => {
+                sum = BodySum::Known(hashed(shard, body, upload.form_of_part(parts))?);
+            }
             Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
         }
     };
+    sum.on_accepted();
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
-    let sent = SentPart { number, etag, checksum: sum, bytes: content.bytes };
+    let sent = SentPart { number, etag, checksum, bytes: body.bytes() };
     if let Some(journal) = upload.journal.get() {
         journal.on_accepted(&sent);
     }
@@ -283,7 +291,7 @@ pub(super) async fn send_part(
         start_s,
         first_byte_s: end_s,
         end_s,
-        bytes: content.bytes,
+        bytes: body.bytes(),
         attempts: attempts.failed() + 1,
     });
     Ok(slot)
@@ -338,6 +346,8 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let is_by_md5 = are_by_md5 && etag.is_some() && head.etag == etag;
     let verified = match compared(&head, content.checksum, "object")? {
         Verified::None(_) if is_by_md5 => Verified::Md5,
+        // Some parts have a CRC and some an MD5: nothing is known of the whole.
+        Verified::None(_) if begun.form.is_some() => Verified::None(NOT_STATED),
         verified => verified,
     };
     upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
@@ -408,17 +418,20 @@ async fn send_verified(
     shard: &Rc<Shard>,
     upload: &Upload,
     step: WriteStep,
-    (body, sum): (&OutgoingBody<'_>, Option<BodyChecksum>),
+    (body, sum): (&OutgoingBody<'_>, &BodySum<'_>),
     what: &str,
 ) -> Result<(Head, (Verified, Option<BodyChecksum>)), Failure> {
-    let failure = match send(shard, upload, step, body).await {
-        Ok((head, _)) => match upload.verified(shard, body, &head, sum, what) {
+    let failure = match send(shard, upload, step, (body, sum.as_sent())).await {
+        Ok((_, taken)) if sum.as_sent().is_some() && taken.is_none() => {
+            Failure::transient(Error::new(ErrorKind::Network, "the origin answered before it had all of it"))
+        }
+        Ok((head, taken)) => match upload.verified(shard, body, (&head, taken), sum, what) {
             Ok(verified) => return Ok((head, verified)),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 Failure { status: Some(head.status), ..Failure::transient(error) }
             }
-            // The file cannot be read any more.
-            Err(error) => return Err(Failure::last(error)),
+            // It states nothing of what followed the body, or the file cannot be read any more.
+            Err(error) => return Err(Failure { status: Some(head.status), ..Failure::last(error) }),
         },
         Err(failure) if failure.reason == Some(Reason::Mismatch) => {
             Failure { fault: Fault::Transient, ..failure }
@@ -429,16 +442,16 @@ async fn send_verified(
     Err(failure)
 }
 
-/// One request with what follows it, and its whole answer. The body of a part that is silent for longer than
-/// is usual is sent on a second connection, too. The connection that has sent all of it first counts, and the
-/// other is closed before its own is whole: an origin keeps no part that is shorter than its head says, so it
-/// never has two of one part, whose ETags might differ.
+/// One request with what follows it: the head of its answer, and the checksum that was taken meanwhile. The
+/// body of a part that is silent for longer than is usual is sent on a second connection, too. The connection
+/// that has sent all of it first counts, and the other is closed before its own is whole: an origin keeps no
+/// part that is shorter than its head says, so it never has two of one part, whose ETags might differ.
 async fn send(
     shard: &Rc<Shard>,
     upload: &Upload,
     step: WriteStep,
-    body: &OutgoingBody<'_>,
-) -> Result<(Head, Bytes), Failure> {
+    (body, sum): (&OutgoingBody<'_>, Option<SumAsSent>),
+) -> Result<(Head, Option<BodyChecksum>), Failure> {
     let may_be_raced = matches!(step, WriteStep::Part { .. });
     let template = RequestTemplate::new(upload.account.clone(), upload.operation(step));
     let counters = &upload.transfer.counters;
@@ -451,9 +464,9 @@ async fn send(
             if_match: None,
             shunned,
             counters: Some(counters),
-            body: Some((body, &progress)),
+            body: Some(SentBody { content: body, sum, progress: &progress }),
         };
-        call.whole(shard).await
+        call.whole(shard).await.map(|(head, _)| (head, progress.sum()))
     };
     let start = |shunned| {
         let progress = Rc::new(BodyProgress::default());

@@ -15,6 +15,7 @@ mod presigned;
 mod reads;
 mod starved;
 mod thin;
+mod trailers;
 mod uploads;
 mod verbs;
 mod versions;
