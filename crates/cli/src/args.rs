@@ -155,7 +155,7 @@ pub struct Cp {
     #[arg(long, short, conflicts_with = "range")]
     pub recursive: bool,
     /// Skip objects whose file exists, whatever is in it; of an upload, leave an object that exists as it is
-    #[arg(long, short)]
+    #[arg(long, short, visible_alias = "if-none-match")]
     pub no_clobber: bool,
     /// Only say what would be copied, and copy nothing
     #[arg(long)]
@@ -189,7 +189,7 @@ pub struct Pipe {
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub target: String,
     /// Leave an object that exists as it is
-    #[arg(long, short)]
+    #[arg(long, short, visible_alias = "if-none-match")]
     pub no_clobber: bool,
     #[command(flatten)]
     pub stored_as: StoredAs,
@@ -332,7 +332,8 @@ pub struct Serve {
     #[arg(long, value_name = "RATE[@TIME:RATE]", value_parser = weather::rates)]
     pub total: Option<Rates>,
     /// Take writes and forget the bytes: HEAD, listings and deletions answer for the newest objects, as many
-    /// as fit into 512 MiB of memory; reading one is refused (501); the store behind never changes
+    /// as fit into 512 MiB of memory; reading one is refused (501); the store behind never changes. At the
+    /// end it says how many bytes it took, and its own CPU time
     #[arg(long)]
     pub sink: bool,
     /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file,

@@ -2,6 +2,7 @@
 
 use flatout_engine::Report;
 use flatout_mount::MountHolder;
+use flatout_settings::format_size;
 use flatout_wire::location::Location;
 use serde::{Deserialize, Serialize};
 
@@ -316,6 +317,24 @@ impl<'a> From<&'a Failure> for Error<'a> {
 #[serde(tag = "event", rename = "listening")]
 pub struct Listening {
     pub url: String,
+}
+
+/// What a sink took, and what that cost.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sink")]
+pub struct SinkCost {
+    pub bytes: u64,
+    /// Of the whole process, user and system.
+    pub cpu_seconds: f64,
+}
+
+impl SinkCost {
+    /// In a line.
+    pub fn line(&self) -> String {
+        let gib = self.bytes as f64 / (1_u64 << 30) as f64;
+        let each = if gib > 0.01 { format!(": {:.3} a GiB", self.cpu_seconds / gib) } else { String::new() };
+        format!("took {} in {:.2} CPU seconds{each}", format_size(self.bytes), self.cpu_seconds)
+    }
 }
 
 /// A mount that stands. In the background its process says so to the one that started it, in the same words.

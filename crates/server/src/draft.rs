@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use flatout_wire::checksum::Algorithm as Crc;
@@ -20,6 +22,8 @@ pub(crate) struct Draft {
     bytes: u64,
     hashers: Hashers,
     digests: Digests,
+    /// Counts bytes that are forgotten.
+    forgotten: Option<Arc<AtomicU64>>,
 }
 
 /// A draft that is whole, until it gets a key or is dropped.
@@ -46,7 +50,12 @@ impl Draft {
     pub(crate) fn new(place: BlobPlace) -> Draft {
         // An MD5 takes ten times as long as all else that is done to a byte: not where bytes are forgotten.
         let digests = Digests::new(!matches!(place, BlobPlace::Nowhere));
-        Draft { place, bytes: 0, hashers: Hashers::new(), digests }
+        Draft { place, bytes: 0, hashers: Hashers::new(), digests, forgotten: None }
+    }
+
+    /// Takes bytes that are forgotten, and counts them.
+    pub(crate) fn forgetting(forgotten: Arc<AtomicU64>) -> Draft {
+        Draft { forgotten: Some(forgotten), ..Draft::new(BlobPlace::Nowhere) }
     }
 
     /// Asks for one more checksum, before the first byte.
@@ -68,6 +77,9 @@ impl Draft {
         self.hashers.update(bytes);
         self.digests.update(bytes);
         self.bytes += bytes.len() as u64;
+        if let Some(forgotten) = &self.forgotten {
+            forgotten.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -122,6 +123,7 @@ pub struct Origin {
     /// Connections that keep the queues of dead addresses full.
     _fillers: Vec<TcpStream>,
     scheme: &'static str,
+    forgotten: Arc<AtomicU64>,
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -142,7 +144,9 @@ impl Origin {
         let alive: Vec<bool> = options.listen.iter().map(|listen| !listen.dead).collect();
         let clock = options.fault_plan.clock;
         let injector = FaultInjector::new(options.fault_plan)?.map(Arc::new);
-        let (backend, beside) = open_backend(options.store, options.sink)?;
+        let forgotten = Arc::<AtomicU64>::default();
+        let counted = options.sink.then(|| forgotten.clone());
+        let (backend, beside) = open_backend(options.store, counted)?;
         let storage = Storage::new(replace_in(backend, injector.as_deref()), beside)?;
         let server = ServeContext {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
@@ -171,7 +175,16 @@ impl Origin {
         threads.push(spawn("origin-accept".to_owned(), move || {
             runtime.block_on(accept_all(listeners, &alive, workers, stopped));
         })?);
-        Ok(Origin { addresses, first_alive, injector, _fillers: fillers, scheme, stop: Some(stop), threads })
+        Ok(Origin {
+            addresses,
+            first_alive,
+            injector,
+            _fillers: fillers,
+            scheme,
+            forgotten,
+            stop: Some(stop),
+            threads,
+        })
     }
 
     /// The addresses that it listens on, dead ones among them, in the order of [`Options::listen`], with
@@ -189,6 +202,11 @@ impl Origin {
     /// machine reaches it.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, reachable(self.addresses[self.first_alive]))
+    }
+
+    /// Bytes of objects and parts that a sink has taken, in bodies that broke off as well.
+    pub fn forgotten_bytes(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
     }
 
     /// Closes all connections, stops the threads and waits for them; as dropping does.
@@ -241,18 +259,28 @@ struct ServeContext {
 /// Uploads and locks beside a store that outlives the origin.
 type Beside = (UploadStore, Locks);
 
-fn open_backend(store: Store, sink: bool) -> io::Result<(Box<dyn Backend>, Option<Beside>)> {
+/// With `forgotten`, which counts bytes, the store is behind a sink.
+fn open_backend(
+    store: Store,
+    forgotten: Option<Arc<AtomicU64>>,
+) -> io::Result<(Box<dyn Backend>, Option<Beside>)> {
     let mut beside = None;
     let backend: Box<dyn Backend> = match store {
         Store::Root(root) => {
             let folder = Folder::open(&root)?;
-            beside = (!sink).then(|| (folder.upload_store(), folder.locks()));
+            beside = forgotten.is_none().then(|| (folder.upload_store(), folder.locks()));
             Box::new(folder)
         }
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
-    Ok((if sink { Box::new(Sink::new(backend)) } else { backend }, beside))
+    Ok((
+        match forgotten {
+            Some(forgotten) => Box::new(Sink::new(backend, forgotten)),
+            None => backend,
+        },
+        beside,
+    ))
 }
 
 fn replace_in(inner: Box<dyn Backend>, injector: Option<&FaultInjector>) -> Box<dyn Backend> {

@@ -127,7 +127,7 @@ mod tests {
         }
         put(&whole, &KEYS);
         put(&third, &[KEYS[0], KEYS[3], KEYS[6]]);
-        let sink = Sink::new(Box::new(third));
+        let sink = Sink::new(Box::new(third), Default::default());
         put(&sink, &KEYS[1..4]);
         put(&sink, &[KEYS[4], KEYS[5], KEYS[7], KEYS[8]]);
         let stores: [Box<dyn Backend>; 2] = [Box::new(whole), Box::new(sink)];

@@ -17,7 +17,7 @@ pub struct Mv {
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub target: String,
     /// Leave a target that exists as it is, and the source, too
-    #[arg(long, short)]
+    #[arg(long, short, visible_alias = "if-none-match")]
     pub no_clobber: bool,
     /// Only say what would be copied, and change nothing
     #[arg(long)]

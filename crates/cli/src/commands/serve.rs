@@ -11,9 +11,10 @@ use flatout_server::{FaultPlan, Identity, Options, Origin, Store};
 
 use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
-use crate::events::Listening;
+use crate::events::{Listening, SinkCost};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::sys;
 use crate::weather::Synthetic;
 
 /// A signal is how one ends a server: exit code 0.
@@ -47,7 +48,13 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     console.flush()?;
     // An error means that the sender is gone, which it is not before `armed`.
     let _ = end.recv();
+    let cost = SinkCost { bytes: origin.forgotten_bytes(), cpu_seconds: sys::cpu_seconds() };
     origin.stop().map_err(|error| Failure::local("serve", "log", &error))?;
+    if args.sink {
+        console.say(&cost.line())?;
+        console.event(Carries::Lines, &cost)?;
+        console.flush()?;
+    }
     Ok(Exit::Clean)
 }
 

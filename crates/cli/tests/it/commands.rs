@@ -430,6 +430,24 @@ fn serve_says_where_and_ends_on_a_signal() {
 }
 
 #[test]
+fn a_sink_says_at_its_end_what_it_took_and_what_that_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 20 * MIB]).unwrap();
+    let arguments = ["serve", "--memory", "--sink", "--no-auth", "--listen", "127.0.0.1:0"];
+    let mut server = flatout(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let url = line.strip_prefix("listening on ").expect(&line);
+    let to = ["s3://bucket/key", "--endpoint-url", url, "--no-sign-request"];
+    run(&mut flatout(&[&["cp", file.to_str().unwrap()], &to[..]].concat())).clean();
+    signal("TERM", server.id());
+    let said = lines.next().unwrap().unwrap();
+    assert!(said.starts_with("took 20MiB in ") && said.ends_with(" a GiB"), "{said}");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn serve_was_silent_about_folders_that_are_no_buckets() {
     let root = tempfile::tempdir().unwrap();
     for name in ["models", "My_Models", "ab", ".hidden"] {

@@ -4,6 +4,7 @@
 mod index;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
@@ -11,7 +12,7 @@ use s3s::{S3ErrorCode, S3Result, s3_error};
 
 use crate::backend::{About, Backend, ListStep, ListVisitor, no_key};
 use crate::cursor::KeyCursor;
-use crate::draft::{Blob, BlobPlace, Draft};
+use crate::draft::{Blob, Draft};
 use crate::object::{Object, ObjectMetadata};
 use index::{ObjectIndex, Remembered};
 
@@ -26,11 +27,13 @@ const MAX_BUCKETS: usize = 10_000;
 pub(crate) struct Sink {
     inner: Box<dyn Backend>,
     index: RwLock<ObjectIndex>,
+    /// Bytes that were taken, in bodies of any end.
+    forgotten: Arc<AtomicU64>,
 }
 
 impl Sink {
-    pub(crate) fn new(inner: Box<dyn Backend>) -> Sink {
-        Sink { inner, index: RwLock::new(ObjectIndex::new(INDEX_BYTES)) }
+    pub(crate) fn new(inner: Box<dyn Backend>, forgotten: Arc<AtomicU64>) -> Sink {
+        Sink { inner, index: RwLock::new(ObjectIndex::new(INDEX_BYTES)), forgotten }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, ObjectIndex> {
@@ -131,7 +134,7 @@ impl Backend for Sink {
     }
 
     fn draft(&self, _: &str, _: &str) -> S3Result<Draft> {
-        Ok(Draft::new(BlobPlace::Nowhere))
+        Ok(Draft::forgetting(self.forgotten.clone()))
     }
 
     fn publish(&self, bucket: &str, key: &str, blobs: &[&Blob], about: About) -> S3Result<()> {
