@@ -9,8 +9,8 @@
 use crate::checksum::Algorithm;
 use crate::request::Request;
 
-/// The payload of a chunk; the last one may be shorter. As boto3 sends them: servers take at least 8 KiB
-/// (S3) and at most 16 MiB (MinIO).
+/// The payload of a chunk, as boto3 sends it; the last one may be shorter. S3 wants 8 KiB or more in all
+/// chunks but the last, MinIO takes at most 16 MiB.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
 const PAYLOAD_HASH: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";

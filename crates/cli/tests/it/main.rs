@@ -32,5 +32,7 @@ mod sweep;
 mod tails;
 mod tls;
 mod uploads;
+mod uploads_days;
+mod uploads_told;
 mod verbs;
 mod verbs_bad_days;

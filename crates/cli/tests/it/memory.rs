@@ -1,16 +1,18 @@
 //! `--memory` is kept: the peak of the program's resident memory, as the kernel counts it, is never over the
 //! promise and 64 MiB. No timing: a peak is a peak however long it takes.
 
-use std::io::Read;
+use std::fs;
+use std::io::{Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flatout_server::{Origin, Series, Store};
+use flatout_server::{Options, Origin, Series, Store};
 
-use crate::objects::{start, synthetic};
+use crate::folder::Folder;
+use crate::objects::{bytes, start, synthetic};
 use crate::program::{Ended, ended, flatout, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -25,8 +27,8 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(mut command: Command) -> Watched {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn start(mut command: Command, input: Stdio) -> Watched {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let (peak, id) = (Arc::<AtomicU64>::default(), child.id());
         let seen = peak.clone();
@@ -66,9 +68,13 @@ fn peak_bytes(id: u32) -> Option<u64> {
 }
 
 fn begin(arguments: &[&str], origin: &Origin) -> Watched {
+    begin_with(Stdio::null(), arguments, origin)
+}
+
+fn begin_with(input: Stdio, arguments: &[&str], origin: &Origin) -> Watched {
     let mut command = flatout(arguments);
     command.args(["--endpoint-url", &origin.url(), "--no-progress"]);
-    Watched::start(command)
+    Watched::start(command, input)
 }
 
 /// How many bytes there are until the end.
@@ -139,4 +145,61 @@ fn a_listing_is_shown_page_by_page() {
     let mut run = begin(&["ls", "-r", "s3://demo/", "--memory", "16MiB"], &origin);
     assert!(read_all(&mut run.child.stdout.take().unwrap()) > 30_000 * 600);
     run.end(16 * MIB);
+}
+
+/// An origin that takes what it is sent and keeps none of it.
+fn sink() -> Origin {
+    Origin::start(Options { sink: true, ..Options::new(Store::Memory) }).unwrap()
+}
+
+/// How many bytes the program says that it has sent.
+fn sent(ended: &Ended) -> u64 {
+    ended.events().last().unwrap()["bytes"].as_u64().unwrap()
+}
+
+/// As fast as the origin takes it: whoever writes is faster.
+#[test]
+fn a_stream_that_is_sent_stays_within_its_memory() {
+    const SIZE: u64 = 384 * MIB;
+    let origin = sink();
+    let arguments = ["cp", "-", "s3://demo/object", "--json", "--memory", "64MiB"];
+    let mut run = begin_with(Stdio::piped(), &[&arguments, &MUCH[..]].concat(), &origin);
+    let mut input = run.child.stdin.take().unwrap();
+    let piece = bytes(MIB as usize);
+    for _ in 0..SIZE / MIB {
+        input.write_all(&piece).unwrap();
+    }
+    drop(input);
+    let (ended, _) = run.end(64 * MIB);
+    assert_eq!(sent(&ended), SIZE);
+}
+
+#[test]
+fn a_file_that_is_sent_takes_hardly_any() {
+    const SIZE: u64 = 256 * MIB;
+    let (origin, folder) = (sink(), Folder::new());
+    let (path, piece) = (folder.at("file"), bytes(MIB as usize));
+    let mut file = fs::File::create(&path).unwrap();
+    for _ in 0..SIZE / MIB {
+        file.write_all(&piece).unwrap();
+    }
+    let arguments = ["cp", &path, "s3://demo/object", "--json", "--memory", "64MiB"];
+    let (ended, _) = begin(&[&arguments, &MUCH[..]].concat(), &origin).end(64 * MIB);
+    assert_eq!(sent(&ended), SIZE);
+}
+
+/// Each is read whole before it is sent: four of them are what was promised.
+#[test]
+fn many_files_that_are_sent_stay_within_their_memory() {
+    const COUNT: u64 = 24;
+    let (origin, folder) = (sink(), Folder::new());
+    let root = folder.at("data");
+    fs::create_dir(&root).unwrap();
+    let first = format!("{root}/00");
+    fs::write(&first, bytes(15 * MIB as usize)).unwrap();
+    // Names of one file: only the program's memory matters here.
+    (1..COUNT).for_each(|number| fs::hard_link(&first, format!("{root}/{number:02}")).unwrap());
+    let arguments = ["cp", "-r", &root, "s3://demo/many", "--json", "--memory", "64MiB", "--parallel", "32"];
+    let (ended, _) = begin(&arguments, &origin).end(64 * MIB);
+    assert_eq!(sent(&ended), COUNT * 15 * MIB);
 }

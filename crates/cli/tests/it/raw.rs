@@ -134,6 +134,12 @@ impl Asked {
         self.head.lines().find_map(|line| value(line).map(|(start, _)| line[start..].trim()))
     }
 
+    /// Names and values, in their order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines.map(|(name, value)| (name.trim(), value.trim()))
+    }
+
     /// The range asked for, within an object of that size; the whole object without one.
     pub fn range(&self, size: usize) -> Range<usize> {
         let Some(range) = self.header("range") else { return 0..size };

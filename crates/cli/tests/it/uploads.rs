@@ -14,12 +14,19 @@ use crate::program::{ended, flatout, run, signal, wait_until};
 const MIB: usize = 1 << 20;
 
 /// The program with this origin.
-fn at(buckets: &Buckets, arguments: &[&str]) -> Command {
+pub fn at(buckets: &Buckets, arguments: &[&str]) -> Command {
     flatout(&[arguments, &["--endpoint-url", &buckets.url(), "--no-sign-request"]].concat())
 }
 
-fn stored(buckets: &Buckets, key: &str) -> Option<Vec<u8>> {
+pub fn stored(buckets: &Buckets, key: &str) -> Option<Vec<u8>> {
     fs::read(buckets.root().join("bucket").join(key)).ok()
+}
+
+/// Files of the uploads that the origin has not ended: what each is for, and its parts.
+pub fn parts(buckets: &Buckets) -> usize {
+    let below = |path: std::path::PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+    let own = below(buckets.root().join(".flatout/uploads")).flat_map(|origin| below(origin.path()));
+    own.filter(|upload| upload.path().is_dir()).map(|upload| below(upload.path()).count()).sum()
 }
 
 #[test]
@@ -92,7 +99,7 @@ fn an_object_that_is_there_stays_where_that_is_wanted() {
     let events = done.events();
     assert_eq!((&events[0]["action"], &events[0]["bytes"]), (&"upload".into(), &6.into()), "{}", done.text());
     assert_eq!(stored(&buckets, "key").unwrap(), b"second");
-    run(&mut at(&buckets, &["cp", &file, "s3://bucket/new", "-n"])).clean();
+    run(&mut at(&buckets, &["cp", &file, "s3://bucket/new", "--if-none-match"])).clean();
 }
 
 #[test]
@@ -137,18 +144,12 @@ fn ctrl_c_leaves_neither_object_nor_parts() {
     let slowly = ["--bandwidth", "8MiB/s", "--part-size", "5MiB"];
     let mut command = at(&buckets, &[&["cp", &file, "s3://bucket/key"][..], &slowly].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let uploads = buckets.root().join(".flatout/uploads");
-    let parts = || -> usize {
-        let below = |path: std::path::PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
-        let own = below(uploads.clone()).flat_map(|origin| below(origin.path()));
-        own.filter(|upload| upload.path().is_dir()).map(|upload| below(upload.path()).count()).sum()
-    };
     // What an upload is for, and one part of it.
-    wait_until("a part", || parts() >= 2 || child.try_wait().unwrap().is_some());
+    wait_until("a part", || parts(&buckets) >= 2 || child.try_wait().unwrap().is_some());
     signal("INT", child.id());
     let ended = ended(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
-    assert_eq!((stored(&buckets, "key"), parts()), (None, 0));
+    assert_eq!((stored(&buckets, "key"), parts(&buckets)), (None, 0));
 }
 
 /// A refusal for wrong bytes was once taken for one of the checksum's form: the next went without.
@@ -272,7 +273,7 @@ fn tree(folder: &Folder) -> String {
     root
 }
 
-fn keys(buckets: &Buckets, prefix: &str) -> Vec<String> {
+pub fn keys(buckets: &Buckets, prefix: &str) -> Vec<String> {
     let listed = run(&mut at(buckets, &["ls", "-r", &format!("s3://bucket/{prefix}"), "--json"])).clean();
     let entries = listed.events().into_iter().filter(|event| event["event"] == "entry");
     entries.map(|entry| entry["key"].as_str().unwrap().to_owned()).collect()

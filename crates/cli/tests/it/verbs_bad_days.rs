@@ -9,19 +9,20 @@ use crate::program::{ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Asked, Raw, Then};
 
 /// What the origin was asked: method and path, in order.
-type Log = Arc<Mutex<Vec<String>>>;
+pub type Log = Arc<Mutex<Vec<String>>>;
 
-fn note(log: &Log, asked: &Asked) {
+pub fn note(log: &Log, asked: &Asked) {
     log.lock().unwrap().push(format!("{} {}", asked.method(), asked.path()));
 }
 
-fn at(raw: &Raw, arguments: &[&str]) -> Command {
+pub fn at(raw: &Raw, arguments: &[&str]) -> Command {
     let url = raw.url("");
-    let more = ["--endpoint-url", url.trim_end_matches('/'), "--no-sign-request", "--retries", "3"];
+    let url = url.trim_end_matches('/');
+    let more = ["--endpoint-url", url, "--oss-endpoint", url, "--no-sign-request", "--retries", "3"];
     flatout(&[arguments, &more].concat())
 }
 
-fn xml(status: &str, body: &str) -> Answer {
+pub fn xml(status: &str, body: &str) -> Answer {
     Answer::new(status, &[("content-length", &body.len().to_string())], body.as_bytes())
 }
 
@@ -30,7 +31,7 @@ fn refused(status: &str, code: &str) -> Answer {
 }
 
 /// A page of objects, and where the next one begins.
-fn page(keys: &[String], next: Option<&str>) -> Answer {
+pub fn page(keys: &[String], next: Option<&str>) -> Answer {
     let mut body = String::from("<ListBucketResult>");
     for key in keys {
         body += &format!("<Contents><Key>{key}</Key><Size>2</Size></Contents>");
@@ -43,21 +44,21 @@ fn page(keys: &[String], next: Option<&str>) -> Answer {
 }
 
 /// The keys of a deletion.
-fn named(asked: &Asked) -> Vec<String> {
+pub fn named(asked: &Asked) -> Vec<String> {
     let body = String::from_utf8(asked.body.clone()).unwrap();
     let keys = body.split("<Key>").skip(1).map(|rest| rest.split_once("</Key>").unwrap().0.to_owned());
     keys.collect()
 }
 
-fn gone(keys: &[String]) -> String {
+pub fn gone(keys: &[String]) -> String {
     keys.iter().map(|key| format!("<Deleted><Key>{key}</Key></Deleted>")).collect()
 }
 
-fn result(inside: &str) -> Answer {
+pub fn result(inside: &str) -> Answer {
     xml("200 OK", &format!("<DeleteResult>{inside}</DeleteResult>"))
 }
 
-fn keys(range: std::ops::Range<usize>) -> Vec<String> {
+pub fn keys(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| format!("d/{number:05}")).collect()
 }
 
@@ -222,7 +223,7 @@ fn a_bucket_is_made_or_deleted_though_the_answer_was_lost() {
     run(&mut at(&others, &["mb", "s3://bucket"])).refused(4, &["exists already"]);
 }
 
-fn object(etag: &str, length: u64) -> Answer {
+pub fn object(etag: &str, length: u64) -> Answer {
     Answer::new("200 OK", &[("etag", etag), ("content-length", &length.to_string())], b"")
 }
 
@@ -254,7 +255,7 @@ fn moved(
     (ended, log)
 }
 
-fn deleted() -> Answer {
+pub fn deleted() -> Answer {
     Answer::new("204 No Content", &[], b"")
 }
 

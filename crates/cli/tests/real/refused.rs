@@ -1,9 +1,15 @@
 //! What MinIO refuses: one clear line, the right code, no secret in it, nothing left behind.
 
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
 use crate::bytes;
+use crate::curl::target;
 use crate::folder::Folder;
 use crate::minio::{ACCESS_KEY, Bucket, SECRET_KEY};
-use crate::program::run;
+use crate::program::{ended, run};
+use crate::uploads::unfinished;
 
 const ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
@@ -69,4 +75,32 @@ fn a_public_bucket_needs_no_keys() {
         let ended = run(&mut bucket.flatout_as(&[], &arguments)).clean();
         assert!(ended.stdout == body, "other bytes");
     }
+}
+
+/// Who may only read is refused, whether an object goes as one or in parts, and leaves nothing.
+#[test]
+fn who_may_only_read_sends_nothing() {
+    let (bucket, folder) = (Bucket::new("only-read"), Folder::new());
+    let file = folder.at("file");
+    bucket.put("model", b"first", &[]);
+    let policy = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":["*"]},
+        "Action":["s3:GetObject"],"Resource":["arn:aws:s3:::only-read/*"]}]}"#;
+    bucket.curl.ask("PUT", "/only-read?policy=", &[], Some(policy.as_bytes())).is(204);
+    run(&mut bucket.flatout_as(&[], &["cat", &bucket.s3("model")])).clean();
+    for (key, length) in [("new", 1_000), ("model", 1_000), ("new", 12 << 20), ("model", 12 << 20)] {
+        let (url, body) = (bucket.s3(key), bytes(length));
+        fs::write(&file, &body).unwrap();
+        for source in [file.as_str(), "-"] {
+            let mut command = bucket.flatout_as(&[], &["cp", source, &url, "--part-size", "5MiB"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            // It may be refused before it has read all.
+            let _ = child.stdin.take().unwrap().write_all(&body);
+            let ended = ended(child.wait_with_output().unwrap());
+            ended.refused(5, &["upload: ", &url, "access denied", "AccessDenied"]);
+            assert_eq!(unfinished(&bucket), 0, "{source} -> {url}, {length}");
+        }
+    }
+    bucket.curl.ask("GET", &target("only-read", "new"), &[], None).is(404);
+    assert_eq!(bucket.curl.ask("GET", &target("only-read", "model"), &[], None).is(200).body, b"first");
 }

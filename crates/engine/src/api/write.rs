@@ -29,7 +29,8 @@ pub(crate) enum WriteStep {
     Put { stored_as: Arc<StoredAs>, content: Content },
     /// Begins an upload in parts. An S3 origin is told which checksum the parts will have.
     CreateUpload { stored_as: Arc<StoredAs>, algorithm: Option<Algorithm> },
-    /// One of its parts, numbered from 1; with the checksum that follows it, in a body that is framed then.
+    /// One of its parts, numbered from 1. With `trailer` the body is `aws-chunked`, and that checksum follows
+    /// it.
     Part { upload_id: Arc<str>, number: u32, content: Content, trailer: Option<Algorithm> },
     /// Makes an object of the parts.
     Complete { upload_id: Arc<str>, stored_as: Arc<StoredAs>, whole: Content, parts: Arc<[DonePart]> },

@@ -3,8 +3,8 @@
 //! off is sent again.
 //!
 //! ```text
-//!   flatout upload 1                                             a line each, and a checksum behind it
-//!   begun ORIGIN URL DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES FORM UPLOAD_ID
+//!   flatout upload 2                                             a line each, and a checksum behind it
+//!   begun ORIGIN URL OPTIONS DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES FORM UPLOAD_ID
 //!   part NUMBER BYTES FORM:CHECKSUM ETAG
 //! ```
 //! It is believed only where the origin says so, too: a part counts when the origin lists it.
@@ -18,7 +18,7 @@ use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use rustix::fs::FlockOperation;
 
-const HEAD: &str = "flatout upload 1";
+const HEAD: &str = "flatout upload 2";
 /// In place of a form, and of a checksum, where nothing is verified.
 const NO_FORM: &str = "none";
 const NO_CHECKSUM: &str = "none:0";
@@ -43,6 +43,8 @@ pub(crate) struct UploadIdentity {
     /// The endpoint, without a bucket or a secret.
     pub(crate) origin: String,
     pub(crate) location: String,
+    /// A checksum of what the object is to be stored with.
+    pub(crate) options: u64,
     pub(crate) file: FileIdentity,
 }
 
@@ -139,11 +141,11 @@ impl UploadJournal {
 
 fn begun_words(begun: &BegunUpload) -> String {
     let BegunUpload { identity, part_bytes, form, upload_id } = begun;
-    let UploadIdentity { origin, location, file } = identity;
+    let UploadIdentity { origin, location, options, file } = identity;
     let FileIdentity { device, inode, bytes, modified_ns, changed_ns } = file;
     let form = form.map_or(NO_FORM, ChecksumForm::name);
     format!(
-        "begun {} {} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {form} {}",
+        "begun {} {} {options:016x} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {form} {}",
         escaped(origin),
         escaped(location),
         escaped(upload_id)
@@ -183,10 +185,8 @@ fn parse(text: &[u8]) -> Option<EarlierUpload> {
 }
 
 fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
-    let ["begun", origin, location, device, inode, bytes, modified, changed, part_bytes, form, id] = words
-    else {
-        return None;
-    };
+    let ["begun", origin, location, options, rest @ ..] = words else { return None };
+    let [device, inode, bytes, modified, changed, part_bytes, form, id] = rest else { return None };
     let file = FileIdentity {
         device: device.parse().ok()?,
         inode: inode.parse().ok()?,
@@ -194,7 +194,9 @@ fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
         modified_ns: modified.parse().ok()?,
         changed_ns: changed.parse().ok()?,
     };
-    let identity = UploadIdentity { origin: unescaped(origin)?, location: unescaped(location)?, file };
+    let options = u64::from_str_radix(options, 16).ok()?;
+    let identity =
+        UploadIdentity { origin: unescaped(origin)?, location: unescaped(location)?, options, file };
     let form = if *form == NO_FORM { None } else { Some(ChecksumForm::named(form)?) };
     let part_bytes = part_bytes.parse().ok().filter(|bytes| *bytes > 0)?;
     Some(BegunUpload { identity, part_bytes, form, upload_id: unescaped(id)? })
@@ -222,7 +224,7 @@ mod tests {
         let file = FileIdentity { device: 1, inode: 2, bytes: 3, modified_ns: -4, changed_ns: 5 };
         let (origin, location) = ("http://127.0.0.1:9000".into(), "s3://b/a key\nwith ü".into());
         BegunUpload {
-            identity: UploadIdentity { origin, location, file },
+            identity: UploadIdentity { origin, location, options: 6, file },
             part_bytes: 8 << 20,
             form: Some(ChecksumForm::Crc(Algorithm::Crc64Nvme)),
             upload_id: upload_id.into(),
@@ -286,7 +288,7 @@ mod tests {
         flipped[at] = b'3';
         assert_eq!(parse(&flipped).expect("it has begun").parts.len(), 0);
         assert!(
-            parse(b"flatout upload 2\n").is_none() && parse(&[0xff; 40]).is_none() && parse(b"").is_none()
+            parse(b"flatout upload 1\n").is_none() && parse(&[0xff; 40]).is_none() && parse(b"").is_none()
         );
     }
 }

@@ -47,7 +47,7 @@ pub use presence::OutageNews;
 pub(crate) use presence::Ruling;
 use presence::{Newsroom, Presence};
 use requests::Requests;
-pub(crate) use upload_checksum::TrailerTrial;
+pub(crate) use upload_checksum::TrailerUse;
 
 /// Rounds are 100 ms and more; a tick costs some microseconds.
 const TICK: Duration = Duration::from_millis(25);
@@ -377,7 +377,7 @@ impl Gate {
     }
 
     /// Leave to send a part with its checksum behind it.
-    pub(crate) fn try_trailer(&self) -> Option<TrailerTrial<'_>> {
+    pub(crate) fn try_trailer(&self) -> Option<TrailerUse<'_>> {
         self.trailers.begin()
     }
 

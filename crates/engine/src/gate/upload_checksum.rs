@@ -1,5 +1,4 @@
-//! In which form an origin takes the checksum of what is sent, and whether behind a body: found out at its
-//! first refusal.
+//! Which checksums of uploads an origin accepts, and whether in a trailer: learnt from its answers.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -33,52 +32,64 @@ impl UploadChecksum {
     }
 }
 
-/// Whether an origin takes a checksum that follows a part. Many servers of S3 do not, and each says so in its
-/// own way, so one part is tried alone.
+/// Whether an origin takes the checksum of a part as a trailer. Many S3 servers do not, and each says so in
+/// its own way: one part is the trial, and others go without until its end is known.
 #[derive(Debug, Default)]
-pub(super) struct Trailers(AtomicU8);
+pub(super) struct Trailers {
+    state: AtomicU8,
+    /// Trials that an accident may have ended as well.
+    unclear: AtomicU8,
+}
+
+/// So many of those in a row are no accident.
+const UNCLEAR_MOST: u8 = 3;
 
 const UNTRIED: u8 = 0;
-const TRIED: u8 = 1;
+const TRYING: u8 = 1;
 const TAKEN: u8 = 2;
 const REFUSED: u8 = 3;
 
-/// A part whose checksum follows it.
+/// The use of a trailer for one part.
 #[derive(Debug)]
-pub(crate) struct TrailerTrial<'a> {
+pub(crate) struct TrailerUse<'a> {
     trailers: &'a Trailers,
-    /// It is not known yet whether the origin takes one.
-    pub(crate) is_first: bool,
+    /// It is not known yet whether the origin takes trailers.
+    pub(crate) is_trial: bool,
 }
 
 impl Trailers {
-    /// Nothing where the origin takes none, or another part is being tried.
-    pub(super) fn begin(&self) -> Option<TrailerTrial<'_>> {
-        let trial = |is_first| TrailerTrial { trailers: self, is_first };
-        match self.0.compare_exchange(UNTRIED, TRIED, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => Some(trial(true)),
-            Err(known) => (known == TAKEN).then(|| trial(false)),
+    /// `None` if the origin takes no trailers, or another part is the trial.
+    pub(super) fn begin(&self) -> Option<TrailerUse<'_>> {
+        let of = |is_trial| TrailerUse { trailers: self, is_trial };
+        match self.state.compare_exchange(UNTRIED, TRYING, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Some(of(true)),
+            Err(known) => (known == TAKEN).then(|| of(false)),
         }
     }
 }
 
-impl TrailerTrial<'_> {
+impl TrailerUse<'_> {
     /// The origin has stated the checksum of the part: it took what was sent as it was meant.
     pub(crate) fn on_taken(&self) {
-        let _ = self.trailers.0.compare_exchange(TRIED, TAKEN, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.trailers.state.compare_exchange(TRYING, TAKEN, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// No other part is sent in this way.
-    pub(crate) fn on_refused(&self) {
-        self.trailers.0.store(REFUSED, Ordering::Relaxed);
+    /// The origin took the part only without one. `is_clear`: it had refused it with the trailer. Otherwise
+    /// the connection broke, or the origin failed, and another part is tried.
+    pub(crate) fn on_refused(&self, is_clear: bool) {
+        let unclear = || self.trailers.unclear.fetch_add(1, Ordering::Relaxed) + 1;
+        if is_clear || unclear() >= UNCLEAR_MOST {
+            self.trailers.state.store(REFUSED, Ordering::Relaxed);
+        }
     }
 }
 
-impl Drop for TrailerTrial<'_> {
+impl Drop for TrailerUse<'_> {
     fn drop(&mut self) {
-        if self.is_first {
-            // The upload was stopped before anything was learnt.
-            let _ = self.trailers.0.compare_exchange(TRIED, UNTRIED, Ordering::Relaxed, Ordering::Relaxed);
+        if self.is_trial {
+            // Nothing was learnt.
+            let _ =
+                self.trailers.state.compare_exchange(TRYING, UNTRIED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
@@ -106,15 +117,24 @@ mod tests {
     fn one_part_is_tried_before_the_others() {
         let trailers = Trailers::default();
         let first = trailers.begin().unwrap();
-        assert!(first.is_first && trailers.begin().is_none());
+        assert!(first.is_trial && trailers.begin().is_none());
         drop(first);
         let again = trailers.begin().unwrap();
         again.on_taken();
         drop(again);
         let other = trailers.begin().unwrap();
-        assert!(!other.is_first && trailers.begin().is_some());
-        other.on_refused();
+        assert!(!other.is_trial && trailers.begin().is_some());
+        other.on_refused(true);
         drop(other);
+        assert!(trailers.begin().is_none());
+    }
+
+    #[test]
+    fn an_accident_is_no_refusal_and_three_are_one() {
+        let trailers = Trailers::default();
+        for _ in 0..UNCLEAR_MOST {
+            trailers.begin().unwrap().on_refused(false);
+        }
         assert!(trailers.begin().is_none());
     }
 }

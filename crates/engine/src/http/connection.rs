@@ -24,7 +24,7 @@ use crate::net::socket::Socket;
 use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
 use crate::sink::landing::PartWriter;
-use crate::source::body::{OutgoingBody, shrank};
+use crate::source::body::shrank;
 use crate::source::cursor::BodyCursor;
 use flatout_policy::hedge::Hedge;
 use flatout_policy::receive_size::ReceiveSize;
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
     pub(crate) receive_size: ReceiveSize,
-    pub(crate) unsent_size: UnsentSize,
+    unsent_size: UnsentSize,
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
@@ -117,6 +117,11 @@ impl Connection {
         Ok(())
     }
 
+    /// A body begins: what was sent before says nothing of the rate.
+    pub(crate) fn begin_body(&mut self) {
+        self.unsent_size.begin(Instant::now().into_std());
+    }
+
     /// Sends some of a body; how many of its bytes that was. `None` where the origin answers before it has
     /// all of it: it wants no more.
     pub(crate) async fn send_some(
@@ -130,13 +135,12 @@ impl Connection {
             if let Poll::Ready(came) = poll_early_answer(cx, socket, ahead) {
                 return Poll::Ready(came.map(|()| None));
             }
-            let written = ready!(stall.poll_write(cx, socket, |socket, cx| match cursor.as_it_lies() {
-                Some((OutgoingBody::File { file, range }, at)) if socket.takes_files() => {
-                    let most = (range.end - range.start - at).min(SENT_AT_ONCE as u64) as usize;
-                    socket.poll_send_file(cx, file, range.start + at, most)
+            let written = ready!(stall.poll_write(cx, socket, |socket, cx| match cursor.file_rest() {
+                Some((file, at, left)) if socket.takes_files() => {
+                    socket.poll_send_file(cx, file, at, left.min(SENT_AT_ONCE as u64) as usize)
                 }
                 _ => {
-                    // Nothing is read that could not be sent.
+                    // A piece is read once the socket can take it.
                     ready!(socket.poll_room(cx))?;
                     let most = socket.takes_at_once().min(SENT_AT_ONCE);
                     match cursor.piece(&mut scratch.borrow_mut().as_mut_slice()[..most]) {
@@ -166,9 +170,7 @@ impl Connection {
                 if let Some(unsent) = self.unsent_size.on_sent(bytes, Instant::now().into_std()) {
                     self.socket.set_unsent(unsent).map_err(broke)?;
                 }
-                let before = cursor.sent();
-                cursor.on_sent(bytes);
-                Ok(Some(cursor.sent() - before))
+                Ok(Some(cursor.on_sent(bytes)))
             }
         }
     }

@@ -31,7 +31,7 @@ use crate::net::stall::Silence;
 use crate::shard::Shard;
 use crate::shard::shards::Shards;
 use crate::source::body::OutgoingBody;
-use crate::source::cursor::{BodyCursor, SumAsSent};
+use crate::source::cursor::{BodyCursor, SendingChecksum};
 use flatout_policy::hedge::Hedge;
 use flatout_policy::retry::{self, Attempts, Fault};
 
@@ -58,11 +58,11 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Option<SentBody<'a>>,
 }
 
-/// The body of a request, whether its checksum is taken meanwhile, and how far it has been sent.
+/// The body of a request, how it is hashed meanwhile, and how far it has been sent.
 #[derive(Clone, Copy)]
 pub(crate) struct SentBody<'a> {
     pub(crate) content: &'a OutgoingBody<'a>,
-    pub(crate) sum: Option<SumAsSent>,
+    pub(crate) sum: Option<SendingChecksum>,
     pub(crate) progress: &'a BodyProgress,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct SentBody<'a> {
 pub(crate) struct BodyProgress {
     watched: RefCell<Option<Watched>>,
     is_whole: Cell<bool>,
-    /// The checksum that was taken of it meanwhile.
+    /// The checksum that was computed meanwhile.
     sum: Cell<Option<BodyChecksum>>,
     /// When the origin took some of it last.
     taken: Cell<Option<std::time::Instant>>,
@@ -205,7 +205,7 @@ impl Call<'_> {
         connection.receive_size.begin(self.gate.is_climbing());
         let head = match self.body {
             None => connection.exchange(&outgoing.bytes, outgoing.method).await?,
-            // Those that send no body do not have room for one.
+            // Boxed: a request without a body keeps a small future.
             Some(body) => Box::pin(self.send_with(shard, connection, outgoing, body)).await?,
         };
         if outgoing.method == Method::Get && self.class == Class::Read {
@@ -233,7 +233,7 @@ impl Call<'_> {
         connection.ask(&outgoing.bytes, outgoing.method).await?;
         {
             let _moving = shard.cell(self.gate).moving();
-            connection.unsent_size.begin(Instant::now().into_std());
+            connection.begin_body();
             let watch = progress.watch(connection);
             while !cursor.is_whole() {
                 let Some(bytes) = connection.send_some(&mut cursor, &shard.scratch).await? else {
@@ -271,7 +271,7 @@ impl BodyProgress {
         self.is_whole.get()
     }
 
-    /// The checksum that was taken of the body while it was sent.
+    /// The checksum that was computed while the body was sent.
     pub(crate) fn sum(&self) -> Option<BodyChecksum> {
         self.sum.get()
     }

@@ -61,7 +61,12 @@ fn check_object(world: &World, task: PutTask, ended: &PutEnded) -> Option<String
     if task.if_absent && task.is_there && !is_as_before {
         return Some("an object that was to stay has been replaced".into());
     }
-    let may_be_there = may_have(world, |step| matches!(step, Step::Put | Step::Complete));
+    let is_end = |step: Step| matches!(step, Step::Put | Step::Complete);
+    // An answer that comes together with the cancel may count for either.
+    let is_late = |write: &Written| {
+        is_end(write.step) && ended.interrupted.is_some_and(|at| write.ended_at.is_some_and(|end| end >= at))
+    };
+    let may_be_there = may_have(world, is_end) || world.log.borrow().writes.iter().any(is_late);
     match &ended.result {
         Ok(_) if !is_ours => Some("it ended well, and the object is not there".into()),
         Err(error) if is_ours && !may_be_there => {
@@ -125,7 +130,7 @@ fn check_success(world: &World, ended: &PutEnded, report: &Report) -> Option<Str
     if !scenario.is_fair() || scenario.is_thin() {
         return None;
     }
-    // An origin that takes no trailers gets one part twice.
+    // An origin that takes no trailers gets one part twice: `World::check_trial` sees to it.
     let in_vain = match scenario.takes_trailers() {
         true => 0,
         false => log.writes.iter().filter(|write| write.is_framed).map(|write| write.sent).sum(),
@@ -195,7 +200,7 @@ fn check_sent(world: &World) -> Vec<String> {
         for pair in attempts.windows(2) {
             let is_silent = pair[0].ended_at.is_none_or(|ended| pair[1].asked_at < ended);
             // What had other bytes on its arrival is sent again, though the origin took it.
-            let is_wrong = pair[0].fault == Some(Fault::Flip) || is_unread(scenario, pair[0]);
+            let is_wrong = pair[0].fault == Some(Fault::Flip) || is_unconfirmed(scenario, pair[0]);
             let has_failed = !pair[0].is_heard || pair[0].status >= 300 || is_wrong;
             if step.has_content() && !has_failed && !is_silent {
                 wrong.push(format!("{step:?} is sent again after it was accepted"));
@@ -205,8 +210,8 @@ fn check_sent(world: &World) -> Vec<String> {
     wrong
 }
 
-/// Whether the origin took the part otherwise than it was meant, or does not say that it did so.
-fn is_unread(scenario: &Scenario, write: &Written) -> bool {
+/// Whether the origin stored the framing, or stated no checksum.
+fn is_unconfirmed(scenario: &Scenario, write: &Written) -> bool {
     write.is_framed && !scenario.takes_trailers()
 }
 

@@ -20,7 +20,18 @@ pub(super) fn put(scenario: &mut Scenario, draw: &mut Draw) {
     scenario.task = Task::Put(PutTask { from, if_absent: draw.happens(0.3), is_there: false });
     scenario.origin.dialect = draw.pick(&[Dialect::S3, Dialect::Oss]);
     scenario.origin.framing = Framing::Length;
-    let refused = Trailers::Refused(draw.pick(&[400, 403, 411, 500, 501]));
+    let (status, code) = draw.pick(&[
+        (501, "NotImplemented"),
+        (400, "InvalidRequest"),
+        (400, "XAmzContentSHA256Mismatch"),
+        (401, "Unauthorized"),
+        (403, "SignatureDoesNotMatch"),
+        (403, "AccessDenied"),
+        (411, "MissingContentLength"),
+        (413, "EntityTooLarge"),
+        (500, "InternalError"),
+    ]);
+    let refused = Trailers::Refused(status, code);
     scenario.origin.trailers = draw.pick(&[Trailers::Taken, Trailers::Taken, refused, Trailers::Kept]);
     // Some are sent by one request, most in parts.
     if draw.happens(0.7) {

@@ -95,6 +95,21 @@ fn an_answer_that_was_lost_on_a_connection_that_was_kept_is_found_out() {
 }
 
 #[test]
+fn a_stream_with_more_parts_than_an_object_may_have_fails_instead_of_waiting() {
+    // The shortest that memory is lent in.
+    const ROOM: u64 = 4096;
+    let with = |bytes| {
+        let mut scenario = steady(5, From::Stream(None), 1);
+        (scenario.tuning.part_bytes, scenario.objects[0].bytes) = (ROOM, bytes);
+        scenario
+    };
+    ended(&with(1_000 * ROOM)).1.result.expect("it has as many parts as it may");
+    let (_, mut outcome) = run(&with(1_000 * ROOM + 1), true);
+    let error = outcome.put.take().expect("a put").result.expect_err("it has one more");
+    assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+}
+
+#[test]
 fn an_upload_that_is_cancelled_as_it_begins_is_aborted_once() {
     // The answer that names the upload comes when the transfer has been stopped.
     let mut scenario = steady(4, From::Memory, 8);

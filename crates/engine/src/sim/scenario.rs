@@ -187,9 +187,9 @@ pub(super) enum Framing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trailers {
     Taken,
-    /// With that status.
-    Refused(u16),
-    /// The framing is taken for content.
+    /// With that status and code.
+    Refused(u16, &'static str),
+    /// The framing is stored as content.
     Kept,
 }
 
@@ -317,7 +317,7 @@ impl Scenario {
         size == 1 || matches!(self.task, Task::One { span: Span::Last(1), .. })
     }
 
-    /// Whether a part whose checksum follows it is taken as it is meant, and said to be.
+    /// Whether the origin takes a trailer as it is meant, and states the checksum of the part.
     pub(super) fn takes_trailers(&self) -> bool {
         self.origin.trailers == Trailers::Taken && self.origin.states_checksum
     }

@@ -293,7 +293,7 @@ fn unframed(mut body: &[u8]) -> Option<(Vec<u8>, (ChecksumForm, String))> {
 /// Does what was asked for.
 fn done(world: &World, asked: &Asked, body: Vec<u8>) -> Made {
     match world.scenario.origin.trailers {
-        Trailers::Refused(status) if asked.is_framed => Made::refusal(status, "NotImplemented"),
+        Trailers::Refused(status, code) if asked.is_framed => Made::refusal(status, code),
         Trailers::Taken if asked.is_framed => match unframed(&body) {
             Some((body, stated)) => done_with(world, &Asked { stated: Some(stated), ..asked.clone() }, body),
             None => Made::refusal(400, "IncompleteBody"),

@@ -275,7 +275,7 @@ impl World {
     ) -> usize {
         self.check_pool();
         let now = self.now();
-        if let Some(wrong) = self.check_write(step) {
+        if let Some(wrong) = self.check_write(step).or_else(|| self.check_trial(step, is_framed)) {
             self.object_to(wrong);
         }
         let mut log = self.log.borrow_mut();
@@ -303,9 +303,10 @@ impl World {
         let open = || log.writes.iter().filter(|other| other.ended_at.is_none());
         // What had other bytes on its arrival is sent again, though the origin took it.
         let is_flipped = |other: &Written| other.fault == Some(Fault::Flip);
-        let is_unread = |other: &Written| other.is_framed && !self.scenario.takes_trailers();
-        let is_accepted =
-            |other: &Written| other.is_heard && other.status < 300 && !is_flipped(other) && !is_unread(other);
+        let is_unconfirmed = |other: &Written| other.is_framed && !self.scenario.takes_trailers();
+        let is_accepted = |other: &Written| {
+            other.is_heard && other.status < 300 && !is_flipped(other) && !is_unconfirmed(other)
+        };
         if let Some(done) = log.writes.iter().find(|other| other.step == step && is_accepted(other))
             && step.has_content()
         {
@@ -331,6 +332,30 @@ impl World {
         }
     }
 
+    /// Before an origin has taken a trailer, one part at a time has one; and none, once that part was taken
+    /// without.
+    fn check_trial(&self, step: Step, is_framed: bool) -> Option<String> {
+        let log = self.log.borrow();
+        let is_taken = |other: &Written| other.is_heard && other.status < 300;
+        let framed = || log.writes.iter().filter(|other| other.is_framed);
+        if !is_framed || framed().any(|other| is_taken(other) && self.scenario.takes_trailers()) {
+            return None;
+        }
+        if framed().any(|other| other.step != step && other.ended_at.is_none()) {
+            return Some(format!("{step:?} has a trailer while that of another part is on trial"));
+        }
+        let is_refused = |tried: &&Written| {
+            let mut others = log.writes.iter().filter(|other| other.step == tried.step && !other.is_framed);
+            others.any(is_taken)
+        };
+        let (mut tries, mut is_clear) = (0, false);
+        for tried in framed().filter(is_refused) {
+            let is_heard = tried.is_heard && matches!(tried.status, 1..=499 | 501);
+            (tries, is_clear) = (tries + 1, is_clear || is_heard);
+        }
+        (is_clear || tries > 3).then(|| format!("{step:?} has a trailer, which the origin does not take"))
+    }
+
     /// The engine has sent more of a body.
     pub(super) fn on_sent(&self, number: usize, bytes: &[u8]) {
         let wrong = {
@@ -339,7 +364,7 @@ impl World {
             let at = write.sent as usize;
             write.sent += bytes.len() as u64;
             let expected = self.expected(write.step, write.bytes);
-            // What a framed one carries, its checksum tells.
+            // Of a framed body the checksum covers the content.
             let is_wrong =
                 expected.get(at..at + bytes.len()) != Some(bytes) && !write.is_wrong && !write.is_framed;
             write.is_wrong |= is_wrong;

@@ -1,4 +1,6 @@
-//! A body on its way: what is to be sent next, and its checksum where that is taken meanwhile.
+//! A body on its way: what is to be sent next, and its checksum where that is computed meanwhile.
+
+use std::fs::File;
 
 use flatout_wire::aws_chunked::{self, CHUNK_BYTES};
 use flatout_wire::body_checksum::BodyChecksum;
@@ -7,12 +9,12 @@ use flatout_wire::checksum::{Algorithm, Hasher};
 use crate::base::error::Error;
 use crate::source::body::OutgoingBody;
 
-/// A checksum that is taken of a body while it is sent, so that its bytes are read once.
+/// A checksum that is computed while its body is sent, so that the bytes are read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SumAsSent {
+pub(crate) struct SendingChecksum {
     pub(crate) algorithm: Algorithm,
     /// It follows the body, which is framed. Otherwise the origin is told nothing, and states its own.
-    pub(crate) trails: bool,
+    pub(crate) in_trailer: bool,
 }
 
 /// One attempt to send a body.
@@ -36,8 +38,9 @@ struct Framing {
 }
 
 impl<'a> BodyCursor<'a> {
-    pub(crate) fn new(body: &'a OutgoingBody<'a>, sum: Option<SumAsSent>) -> BodyCursor<'a> {
-        let framing = sum.filter(|sum| sum.trails).map(|_| {
+    pub(crate) fn new(body: &'a OutgoingBody<'a>, sum: Option<SendingChecksum>) -> BodyCursor<'a> {
+        debug_assert!(body.bytes() > 0 || sum.is_none_or(|sum| !sum.in_trailer), "a part has a byte");
+        let framing = sum.filter(|sum| sum.in_trailer).map(|_| {
             let left = body.bytes().min(CHUNK_BYTES);
             Framing { line: aws_chunked::before_chunk(true, left), sent: 0, left }
         });
@@ -62,9 +65,15 @@ impl<'a> BodyCursor<'a> {
         Some(BodyChecksum::Crc(*algorithm, hasher.value()))
     }
 
-    /// The rest of the body, where it may go out as it lies: nothing looks at it on its way.
-    pub(crate) fn as_it_lies(&self) -> Option<(&'a OutgoingBody<'a>, u64)> {
-        self.hasher.is_none().then_some((self.body, self.at))
+    /// The unsent rest of a file that needs neither hashing nor framing: where it begins, and its length.
+    pub(crate) fn file_rest(&self) -> Option<(&'a File, u64, u64)> {
+        match self.body {
+            OutgoingBody::File { file, range } if self.hasher.is_none() => {
+                let at = range.start + self.at;
+                Some((file, at, range.end - at))
+            }
+            _ => None,
+        }
     }
 
     /// What is to be sent next. A file is read into `scratch`, and memory is taken as it lies, both of them
@@ -91,20 +100,20 @@ impl<'a> BodyCursor<'a> {
         Ok(piece)
     }
 
-    /// So much of the last piece has been sent.
-    pub(crate) fn on_sent(&mut self, bytes: u64) {
+    /// So much of the last piece has been sent; how many bytes of the body that was.
+    pub(crate) fn on_sent(&mut self, bytes: u64) -> u64 {
         let Some(framing) = &mut self.framing else {
             self.at += bytes;
-            return;
+            return bytes;
         };
         if framing.sent < framing.line.len() {
             framing.sent += bytes as usize;
-            return;
+            return 0;
         }
         self.at += bytes;
         framing.left -= bytes;
         if framing.left > 0 {
-            return;
+            return bytes;
         }
         framing.left = (self.body.bytes() - self.at).min(CHUNK_BYTES);
         framing.sent = 0;
@@ -112,6 +121,7 @@ impl<'a> BodyCursor<'a> {
             (0, Some((algorithm, hasher))) => aws_chunked::after_chunks(*algorithm, hasher.value()),
             (left, _) => aws_chunked::before_chunk(false, left),
         };
+        bytes
     }
 }
 
@@ -124,7 +134,7 @@ mod tests {
     /// What goes out where the socket takes at most `taken` bytes at once, and pieces have at most `read`.
     fn sent(
         bytes: &[u8],
-        sum: Option<SumAsSent>,
+        sum: Option<SendingChecksum>,
         read: usize,
         taken: usize,
     ) -> (Vec<u8>, Option<BodyChecksum>) {
@@ -134,7 +144,7 @@ mod tests {
             assert!(out.len() <= bytes.len() + 1000, "it has no end");
             let piece = cursor.piece(&mut scratch).unwrap();
             let piece = piece[..piece.len().min(taken)].to_vec();
-            cursor.on_sent(piece.len() as u64);
+            let _ = cursor.on_sent(piece.len() as u64);
             out.extend(piece);
         }
         assert_eq!(cursor.sent(), bytes.len() as u64);
@@ -146,11 +156,12 @@ mod tests {
         let bytes: Vec<u8> = (0..CHUNK_BYTES as usize * 2 + 77).map(|at| (at * 7 % 251) as u8).collect();
         let expected = Some(BodyChecksum::Crc(NVME, NVME.of(&bytes)));
         for (read, taken) in [(1 << 18, 1 << 18), (1 << 18, 100_003), (65_536, 65_536), (1 << 21, 1 << 20)] {
-            let compared = SumAsSent { algorithm: NVME, trails: false };
+            let compared = SendingChecksum { algorithm: NVME, in_trailer: false };
             assert_eq!(sent(&bytes, Some(compared), read, taken), (bytes.clone(), expected));
             assert_eq!(sent(&bytes, None, read, taken), (bytes.clone(), None));
 
-            let (framed, sum) = sent(&bytes, Some(SumAsSent { trails: true, ..compared }), read, taken);
+            let (framed, sum) =
+                sent(&bytes, Some(SendingChecksum { in_trailer: true, ..compared }), read, taken);
             assert_eq!(sum, expected);
             let chunk = CHUNK_BYTES as usize;
             let mut whole = Vec::new();
@@ -171,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_framed_body_of_one_byte() {
-        let trailing = SumAsSent { algorithm: Algorithm::Crc32c, trails: true };
+        let trailing = SendingChecksum { algorithm: Algorithm::Crc32c, in_trailer: true };
         let (framed, _) = sent(b"1", Some(trailing), 100, 1);
         let value = Algorithm::Crc32c.encode(Algorithm::Crc32c.of(b"1"));
         let expected = format!("1\r\n1\r\n0\r\nx-amz-checksum-crc32c:{value}\r\n\r\n");

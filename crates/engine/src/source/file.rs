@@ -11,7 +11,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::upload_journal::FileIdentity;
 
-/// How far apart the bytes are that are looked for in the page cache: a disk is read by pieces like that.
+/// Distance between the bytes that are looked for in the page cache: readahead fills about that much.
 const LOOK_EVERY: usize = 1 << 20;
 /// `f_type` of tmpfs (statfs(2)).
 const TMPFS: u64 = 0x0102_1994;
@@ -21,7 +21,7 @@ pub(crate) struct FileSource {
     path: PathBuf,
     content: File,
     identity: FileIdentity,
-    /// All of it lies in memory, and nowhere else.
+    /// It is on tmpfs, which does not know `RWF_NOWAIT`.
     is_memory: bool,
 }
 
@@ -68,8 +68,8 @@ impl FileSource {
         self.identity.bytes
     }
 
-    /// Whether that range can be read without waiting for a disk: it lies in the page cache, as what was just
-    /// written does. Of a file system that does not tell, nothing is known to.
+    /// Whether that range can most likely be read without waiting for a disk: it is in the page cache, as
+    /// what was just written is. False on file systems without `RWF_NOWAIT`.
     pub(crate) fn is_cached(&self, range: &Range<u64>) -> bool {
         let is_there = |at| {
             let mut byte = [0];

@@ -16,68 +16,68 @@ use crate::api::refusal::Failure;
 use crate::api::write::Content;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::Verified;
-use crate::gate::TrailerTrial;
+use crate::gate::TrailerUse;
 use crate::shard::Shard;
 use crate::source::body::OutgoingBody;
 use crate::source::checksum;
-use crate::source::cursor::SumAsSent;
+use crate::source::cursor::SendingChecksum;
 use crate::transfer::upload::{PartsUpload, Upload};
 
 pub(super) const NOT_STATED: &str = "not stated by the origin";
 
-/// How the checksum of a body comes about.
-pub(super) enum BodySum<'a> {
-    /// Taken before; none where nothing is verified.
+/// When a body is hashed.
+pub(super) enum ChecksumPlan<'a> {
+    /// Before it is sent; `None` where nothing is verified.
     Known(Option<BodyChecksum>),
-    /// Taken while the body is sent.
-    AsSent(SumAsSent, Option<TrailerTrial<'a>>),
+    /// While it is sent; with the trailer that the checksum goes into, if it goes into one.
+    WhileSending(SendingChecksum, Option<TrailerUse<'a>>),
 }
 
-impl BodySum<'_> {
+impl<'a> ChecksumPlan<'a> {
     pub(super) fn known(&self) -> Option<BodyChecksum> {
         match self {
-            BodySum::Known(sum) => *sum,
-            BodySum::AsSent(..) => None,
+            ChecksumPlan::Known(sum) => *sum,
+            ChecksumPlan::WhileSending(..) => None,
         }
     }
 
-    pub(super) fn as_sent(&self) -> Option<SumAsSent> {
+    pub(super) fn while_sending(&self) -> Option<SendingChecksum> {
         match self {
-            BodySum::Known(_) => None,
-            BodySum::AsSent(sum, _) => Some(*sum),
+            ChecksumPlan::Known(_) => None,
+            ChecksumPlan::WhileSending(sum, _) => Some(*sum),
         }
     }
 
-    /// What follows the body.
+    /// The algorithm of the checksum in the trailer.
     pub(super) fn trailer(&self) -> Option<Algorithm> {
-        self.as_sent().filter(|sum| sum.trails).map(|sum| sum.algorithm)
+        self.while_sending().filter(|sum| sum.in_trailer).map(|sum| sum.algorithm)
     }
 
-    /// The origin has the body, and its checksum is right.
-    pub(super) fn on_accepted(&self) {
-        if let BodySum::AsSent(_, Some(trial)) = self {
-            trial.on_taken();
+    /// The trailer that was used, if any.
+    pub(super) fn into_trailer(self) -> Option<TrailerUse<'a>> {
+        match self {
+            ChecksumPlan::Known(_) => None,
+            ChecksumPlan::WhileSending(_, trailer) => trailer,
         }
     }
 
-    /// Whether the failure may be that of an origin which knows no trailers, so that the part is to be sent
-    /// with its checksum in the head. Servers answer with 400, 403, 411 or 501; before a first one was taken,
-    /// a closed connection and a checksum that is not stated or not right may mean it, too.
-    pub(super) fn refuses_trailer(&self, failure: &Failure) -> bool {
-        let BodySum::AsSent(_, Some(trial)) = self else { return false };
+    /// Whether the trailer may be why the part was refused, so that it is worth an attempt without one. An
+    /// origin that has taken trailers says so plainly. Before, almost any failure may mean it: servers that
+    /// know none answer with 400, 401, 403, 411 or 501, call the checksum of the payload wrong, close the
+    /// connection, or keep the framing as content.
+    pub(super) fn may_fail_by_trailer(&self, failure: &Failure) -> bool {
+        let ChecksumPlan::WhileSending(_, Some(trailer)) = self else { return false };
         let kind = failure.error.kind();
-        let is_refused = match (failure.fault, failure.reason.as_ref()) {
-            (Fault::Throttled | Fault::Unavailable | Fault::Unreached | Fault::Away, _) => false,
-            (_, Some(Reason::BadCredentials | Reason::BadOptions | Reason::Unsupported | Reason::Other)) => {
-                true
-            }
-            (_, Some(_)) => false,
-            (_, None) => kind == ErrorKind::Unsupported || trial.is_first && kind != ErrorKind::Changed,
-        };
-        if is_refused {
-            trial.on_refused();
+        if !trailer.is_trial {
+            return kind == ErrorKind::Unsupported;
         }
-        is_refused
+        let is_away =
+            matches!(failure.fault, Fault::Throttled | Fault::Unavailable | Fault::Unreached | Fault::Away);
+        let is_of_upload = matches!(
+            failure.reason,
+            Some(Reason::UploadGone | Reason::NoSuchBucket | Reason::Full | Reason::ExpiredCredentials)
+        );
+        !is_away && !is_of_upload && !matches!(kind, ErrorKind::Changed | ErrorKind::LocalIo)
     }
 }
 
@@ -146,14 +146,18 @@ fn is_md5(etag: &str) -> bool {
 }
 
 impl Upload {
-    /// How the checksum of a part comes about: as it is sent, where its bytes lie in memory and the origin
-    /// takes a checksum behind them, or states its own. A part that comes from a disk is hashed before:
-    /// others are sent meanwhile.
-    pub(super) fn sum_as_sent(&self, form: Option<ChecksumForm>, is_in_memory: bool) -> Option<BodySum<'_>> {
-        let algorithm = form.and_then(ChecksumForm::crc).filter(|_| is_in_memory)?;
-        let trails = self.dialect() == Dialect::S3;
-        let trial = if trails { Some(self.transfer.gate.try_trailer()?) } else { None };
-        Some(BodySum::AsSent(SumAsSent { algorithm, trails }, trial))
+    /// A checksum that is computed while the part is sent, where the origin takes it in a trailer or states
+    /// its own, and reading `range` of the source waits for no disk. The part of a stream is in memory.
+    pub(super) fn while_sending(
+        &self,
+        form: Option<ChecksumForm>,
+        range: Option<&Range<u64>>,
+    ) -> Option<ChecksumPlan<'_>> {
+        let algorithm = form.and_then(ChecksumForm::crc)?;
+        let in_trailer = self.dialect() == Dialect::S3;
+        let trailer = if in_trailer { Some(self.transfer.gate.try_trailer()?) } else { None };
+        let is_ready = range.is_none_or(|range| self.source.is_in_memory(range));
+        is_ready.then_some(ChecksumPlan::WhileSending(SendingChecksum { algorithm, in_trailer }, trailer))
     }
 
     /// How bodies are hashed: as S3 is asked to compare, or as OSS states it.
@@ -179,14 +183,13 @@ impl Upload {
         shard: &Shard,
         body: &OutgoingBody<'_>,
         (head, taken): (&Head, Option<BodyChecksum>),
-        sum: &BodySum<'_>,
+        plan: &ChecksumPlan<'_>,
         what: &str,
     ) -> Result<(Verified, Option<BodyChecksum>), Error> {
-        let is_trailer = sum.trailer().is_some();
-        let sum = sum.known().or(taken);
+        let sum = plan.known().or(taken);
         let verified = compared(head, sum, what)?;
-        if is_trailer && !matches!(verified, Verified::Whole(_)) {
-            // What it has may be the body with its framing.
+        if plan.trailer().is_some() && !matches!(verified, Verified::Whole(_)) {
+            // It may have stored the framing as content.
             let cause = format!("the origin took the {what} and states no checksum of it");
             return Err(Error::new(ErrorKind::Unsupported, cause));
         }

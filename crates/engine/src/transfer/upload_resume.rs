@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use flatout_wire::body_checksum::ChecksumForm;
+use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::quoted;
 use flatout_wire::upload_answers::{self, ListedPart};
 
@@ -18,6 +19,12 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PartsUpload, Upload};
 use crate::transfer::upload_workers::{ABORT_WITHIN, nonsensical};
 
+/// Why a file is sent anew though there is a journal.
+const ANOTHER: &str = "another file, another state of it, or one with other options was being sent there: it \
+                       is sent anew";
+const FORGOTTEN: &str = "the origin has forgotten the parts of an earlier run: the file is sent anew";
+const UNLISTED: &str = "the origin does not list the parts of an earlier run: the file is sent anew";
+
 /// Goes on with what an earlier run left of this very file: parts that its journal names and the origin
 /// lists.
 pub(super) async fn go_on<'a>(
@@ -31,21 +38,22 @@ pub(super) async fn go_on<'a>(
     assert!(fresh, "a journal is opened once");
     let Some(EarlierUpload { begun, parts: noted }) = earlier else { return Ok(None) };
     let is_same = begun.identity == identity && begun.form.is_some() == hold.verify;
-    if !is_same {
-        let _ = hold
-            .resume_note
-            .set("another file, or another state of it, was being sent there: it is sent anew");
-        // Nothing goes on from its parts any more. Where they cannot be deleted, `flatout uploads` lists
-        // them.
-        let step = WriteStep::Abort { upload_id: begun.upload_id.into() };
-        let _ = tokio::time::timeout(ABORT_WITHIN, call_whole(shard, hold.operation(step))).await;
-        return Ok(None);
-    }
-    let Some(listed) = list_parts(shard, hold, &begun.upload_id).await? else {
-        let _ = hold
-            .resume_note
-            .set("the origin has forgotten the parts of an earlier run: the file is sent anew");
-        return Ok(None);
+    let listed = match is_same {
+        true => list_parts(shard, hold, &begun.upload_id).await?,
+        false => Err(ANOTHER),
+    };
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(why) => {
+            let _ = hold.resume_note.set(why);
+            if why != FORGOTTEN {
+                // Nothing goes on from its parts any more. Where they cannot be deleted, `flatout uploads`
+                // lists them.
+                let step = WriteStep::Abort { upload_id: begun.upload_id.into() };
+                let _ = tokio::time::timeout(ABORT_WITHIN, call_whole(shard, hold.operation(step))).await;
+            }
+            return Ok(None);
+        }
     };
     let length = |number: u32| {
         let start = u64::from(number.saturating_sub(1)).checked_mul(begun.part_bytes)?;
@@ -72,18 +80,19 @@ pub(super) async fn go_on<'a>(
     Ok(hold.parts.get())
 }
 
-/// The parts that the origin has of an upload; `None` where it does not know it.
+/// The parts that the origin has of an upload, or why they are of no use.
 async fn list_parts(
     shard: &Rc<Shard>,
     upload: &Upload,
     upload_id: &str,
-) -> Result<Option<Vec<ListedPart>>, Error> {
+) -> Result<Result<Vec<ListedPart>, &'static str>, Error> {
     let (mut parts, mut marker) = (Vec::new(), None);
     loop {
         let step = WriteStep::ListParts { upload_id: upload_id.into(), marker };
         let body = match call_whole(shard, upload.operation(step)).await {
             Ok((_, body)) => body,
-            Err(Failure { status: Some(404), .. }) => return Ok(None),
+            Err(Failure { status: Some(404), .. }) => return Ok(Err(FORGOTTEN)),
+            Err(Failure { status: Some(403 | 405 | 501), .. }) => return Ok(Err(UNLISTED)),
             Err(failure) => return Err(failure.error),
         };
         let page =
@@ -91,7 +100,7 @@ async fn list_parts(
         parts.extend(page.parts);
         match page.next {
             Some(next) if marker < Some(next) => marker = Some(next),
-            _ => return Ok(Some(parts)),
+            _ => return Ok(Ok(parts)),
         }
     }
 }
@@ -111,7 +120,10 @@ impl Upload {
     fn identity(&self, shard: &Shard) -> Option<UploadIdentity> {
         let OpenSource::File(file) = &self.source else { return None };
         let origin = shard.shared.account.endpoint_of(&self.target.location).ok()?.to_string();
-        Some(UploadIdentity { origin, location: self.transfer.name.clone(), file: file.identity().clone() })
+        // They are the upload's since it was created.
+        let options = Algorithm::Crc64Nvme.of(format!("{:?}", self.stored_as.options).as_bytes());
+        let (location, file) = (self.transfer.name.clone(), file.identity().clone());
+        Some(UploadIdentity { origin, location, file, options })
     }
 
     /// Notes that the upload has begun. Where that cannot be written there is nothing to go on from.

@@ -11,7 +11,7 @@ use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
-use crate::transfer::upload_checksum::{BodySum, hashed};
+use crate::transfer::upload_checksum::{ChecksumPlan, hashed};
 use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
@@ -19,6 +19,9 @@ use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 /// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer
 /// has no more of them that are empty: what it reads from may need memory, too.
 const ROOMS_AHEAD: u32 = 2;
+
+/// How many parts a stream may have. That of the simulation meets the bound sooner.
+const STREAM_PARTS: u64 = if cfg!(test) { 1_000 } else { PARTS_MOST };
 
 /// Sends a stream: each room that its writer fills is a part. One that ends within its first room is sent by
 /// one request.
@@ -35,8 +38,9 @@ pub(super) async fn lead_stream(
     loop {
         let accepted = parts.map_or(0, PartsUpload::accepted_count);
         let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
+        // One room more than there may be parts: a writer that fills it hears of it.
         let may_give =
-            given - accepted < most && given - taken < u64::from(ROOMS_AHEAD) && given < PARTS_MOST;
+            given - accepted < most && given - taken < u64::from(ROOMS_AHEAD) && given <= STREAM_PARTS;
         let room_bytes = stream_part_bytes(PART_LEAST, given + 1, asked, part_most);
         let next = tokio::select! {
             biased;
@@ -68,7 +72,7 @@ pub(super) async fn lead_stream(
             parts = Some(begin(shard, hold, None).await?);
             start_part(hold, 1, first).await;
         }
-        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= PARTS_MOST);
+        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= STREAM_PARTS);
         start_part(hold, number.ok_or_else(too_many_parts)?, room).await;
     }
     match (first, parts) {
@@ -83,7 +87,7 @@ pub(super) async fn lead_stream(
 
 fn too_many_parts() -> Error {
     let cause =
-        format!("the stream has more than {PARTS_MOST} parts, which is as many as an object may have");
+        format!("the stream has more than {STREAM_PARTS} parts, which is as many as an object may have");
     Error::new(ErrorKind::Usage, cause).with_hint([
         text("use a larger "),
         setting("part-size"),
@@ -111,11 +115,11 @@ async fn start_part(hold: &TransferGuard<Upload>, number: u32, mut room: FilledR
         let sent = async {
             let body = OutgoingBody::Bytes(room.content());
             let form = worker.parts.get().and_then(|parts| parts.form);
-            let sum = match worker.sum_as_sent(form, true) {
-                Some(sum) => sum,
-                None => BodySum::Known(hashed(&shard, &body, form)?),
+            let plan = match worker.while_sending(form, None) {
+                Some(plan) => plan,
+                None => ChecksumPlan::Known(hashed(&shard, &body, form)?),
             };
-            send_part(&shard, &worker, number, (&body, sum), slot).await.map(drop)
+            send_part(&shard, &worker, number, (&body, plan), slot).await.map(drop)
         };
         run_until_stopped(&*worker, sent).await;
     });

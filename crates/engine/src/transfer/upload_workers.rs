@@ -25,17 +25,18 @@ use crate::base::operation::Class;
 use crate::base::report::{PartRecord, Verified};
 use crate::base::version::Version;
 use crate::disk::upload_journal::SentPart;
+use crate::gate::TrailerUse;
 use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::shard::Shard;
 use crate::shard::call::{BodyProgress, Call, SentBody, call_whole};
 use crate::shard::shards::Task;
 use crate::source::OpenSource;
 use crate::source::body::OutgoingBody;
-use crate::source::cursor::SumAsSent;
+use crate::source::cursor::SendingChecksum;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
 use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
-use crate::transfer::upload_checksum::{BodySum, NOT_STATED, compared, hashed, hashed_aside};
+use crate::transfer::upload_checksum::{ChecksumPlan, NOT_STATED, compared, hashed, hashed_aside};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
 use crate::transfer::workers::run_until_stopped;
@@ -128,17 +129,17 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let mut attempts = Attempts::default();
     let mut was_lost = false;
-    let (mut form, mut sum) = (None, BodySum::Known(None));
+    let (mut form, mut plan) = (None, ChecksumPlan::Known(None));
     let mut slot = Some(upload.transfer.slots.acquire().await);
     loop {
         let asked = upload.form();
         if form != Some(asked) {
-            sum = BodySum::Known(hashed(shard, body, asked)?);
+            plan = ChecksumPlan::Known(hashed(shard, body, asked)?);
             form = Some(asked);
         }
-        let content = Content { bytes: body.bytes(), checksum: sum.known() };
+        let content = Content { bytes: body.bytes(), checksum: plan.known() };
         let step = WriteStep::Put { stored_as: upload.stored_as.clone(), content: upload.told(content) };
-        let failure = match send_verified(shard, upload, step, (body, &sum), "object").await {
+        let failure = match send_verified(shard, upload, step, (body, &plan), "object").await {
             Ok((head, (verified, _))) => {
                 upload.on_stored(Stored {
                     version: Version::of(&head, Some(content.bytes)),
@@ -235,12 +236,12 @@ async fn work(
         };
         let Some((number, range)) = parts.take() else { break };
         let form = upload.form_of_part(parts);
-        let sum = match upload.sum_as_sent(form, upload.source.is_in_memory(&range)) {
-            Some(sum) => sum,
-            None => BodySum::Known(hashed_aside(shard, upload, form, &range).await?),
+        let plan = match upload.while_sending(form, Some(&range)) {
+            Some(plan) => plan,
+            None => ChecksumPlan::Known(hashed_aside(shard, upload, form, &range).await?),
         };
         let body = upload.source.body(&range);
-        let slot_of_part = send_part(shard, upload, number, (&body, sum), with).await?;
+        let slot_of_part = send_part(shard, upload, number, (&body, plan), with).await?;
         let left = parts.left().clamp(1, upload.transfer.more_workers() + 1);
         slot = slot_of_part.and_then(|slot| upload.transfer.slots.keep(slot, left, shard.number as usize));
         if slot.is_none() && working.may_end() {
@@ -255,26 +256,31 @@ pub(super) async fn send_part(
     shard: &Rc<Shard>,
     upload: &Upload,
     number: u32,
-    (body, mut sum): (&OutgoingBody<'_>, BodySum<'_>),
+    (body, mut plan): (&OutgoingBody<'_>, ChecksumPlan<'_>),
     slot: Slot,
 ) -> Result<Option<Slot>, Error> {
     let _in_flight = InFlight::start(&upload.transfer.counters);
     let parts = upload.parts.get().expect("parts are sent once the upload has begun");
     let start_s = upload.transfer.clock_s();
-    let (mut slot, mut attempts) = (Some(slot), Attempts::default());
+    let (mut slot, mut attempts, mut refused) = (Some(slot), Attempts::default(), None);
     let (head, checksum) = loop {
-        let content = upload.told(Content { bytes: body.bytes(), checksum: sum.known() });
-        let (upload_id, trailer) = (parts.upload_id.clone(), sum.trailer());
+        let content = upload.told(Content { bytes: body.bytes(), checksum: plan.known() });
+        let (upload_id, trailer) = (parts.upload_id.clone(), plan.trailer());
         let step = WriteStep::Part { upload_id, number, content, trailer };
-        match send_verified(shard, upload, step, (body, &sum), "part").await {
+        match send_verified(shard, upload, step, (body, &plan), "part").await {
             Ok((head, (_, checksum))) => break (head, checksum),
-            Err(failure) if sum.refuses_trailer(&failure) => {
-                sum = BodySum::Known(hashed(shard, body, upload.form_of_part(parts))?);
+            Err(failure) if plan.may_fail_by_trailer(&failure) => {
+                let is_clear = matches!(failure.status, Some(..=499 | 501));
+                refused = plan.into_trailer().map(|trailer| (trailer, is_clear));
+                plan = ChecksumPlan::Known(hashed(shard, body, upload.form_of_part(parts))?);
             }
             Err(failure) => slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?,
         }
     };
-    sum.on_accepted();
+    match (refused, plan.into_trailer()) {
+        (Some((trailer, is_clear)), _) => trailer.on_refused(is_clear),
+        (None, taken) => taken.iter().for_each(TrailerUse::on_taken),
+    }
     let etag = head.etag.clone().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin gave a part no ETag, so that it cannot be named")
     })?;
@@ -346,7 +352,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let is_by_md5 = are_by_md5 && etag.is_some() && head.etag == etag;
     let verified = match compared(&head, content.checksum, "object")? {
         Verified::None(_) if is_by_md5 => Verified::Md5,
-        // Some parts have a CRC and some an MD5: nothing is known of the whole.
+        // Some parts have a CRC and some an MD5, and no ETag is one.
         Verified::None(_) if begun.form.is_some() => Verified::None(NOT_STATED),
         verified => verified,
     };
@@ -418,14 +424,14 @@ async fn send_verified(
     shard: &Rc<Shard>,
     upload: &Upload,
     step: WriteStep,
-    (body, sum): (&OutgoingBody<'_>, &BodySum<'_>),
+    (body, plan): (&OutgoingBody<'_>, &ChecksumPlan<'_>),
     what: &str,
 ) -> Result<(Head, (Verified, Option<BodyChecksum>)), Failure> {
-    let failure = match send(shard, upload, step, (body, sum.as_sent())).await {
-        Ok((_, taken)) if sum.as_sent().is_some() && taken.is_none() => {
+    let failure = match send(shard, upload, step, (body, plan.while_sending())).await {
+        Ok((_, None)) if plan.while_sending().is_some() => {
             Failure::transient(Error::new(ErrorKind::Network, "the origin answered before it had all of it"))
         }
-        Ok((head, taken)) => match upload.verified(shard, body, (&head, taken), sum, what) {
+        Ok((head, taken)) => match upload.verified(shard, body, (&head, taken), plan, what) {
             Ok(verified) => return Ok((head, verified)),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 Failure { status: Some(head.status), ..Failure::transient(error) }
@@ -442,7 +448,7 @@ async fn send_verified(
     Err(failure)
 }
 
-/// One request with what follows it: the head of its answer, and the checksum that was taken meanwhile. The
+/// One request with its body: the head of its answer, and the checksum that was computed meanwhile. The
 /// body of a part that is silent for longer than is usual is sent on a second connection, too. The connection
 /// that has sent all of it first counts, and the other is closed before its own is whole: an origin keeps no
 /// part that is shorter than its head says, so it never has two of one part, whose ETags might differ.
@@ -450,7 +456,7 @@ async fn send(
     shard: &Rc<Shard>,
     upload: &Upload,
     step: WriteStep,
-    (body, sum): (&OutgoingBody<'_>, Option<SumAsSent>),
+    (body, sum): (&OutgoingBody<'_>, Option<SendingChecksum>),
 ) -> Result<(Head, Option<BodyChecksum>), Failure> {
     let may_be_raced = matches!(step, WriteStep::Part { .. });
     let template = RequestTemplate::new(upload.account.clone(), upload.operation(step));

@@ -3,6 +3,7 @@
 mod bad_days;
 mod checksums;
 mod conditions;
+mod copy_days;
 mod ends;
 mod formats;
 mod keys;
@@ -16,6 +17,8 @@ mod reads;
 mod starved;
 mod thin;
 mod trailers;
+mod unlisted;
+mod upload_days;
 mod uploads;
 mod verbs;
 mod versions;

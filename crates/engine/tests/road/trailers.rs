@@ -1,6 +1,7 @@
 //! Parts whose checksum follows them, and servers of S3 that do not know that.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flatout_engine::credentials::Fixed;
@@ -22,6 +23,8 @@ enum Framed {
     Refused(&'static str, &'static str),
     /// The connection is closed.
     Closed,
+    /// The connection is closed, and what comes later is taken.
+    ClosedOnce,
     /// The framing is taken for content.
     Kept,
     /// The content is taken, and no checksum is stated.
@@ -39,7 +42,7 @@ fn answer(status: &str, headers: &str, body: &str) -> Reply {
 }
 
 /// The content, and what follows it.
-fn unframed(mut body: &[u8]) -> (Vec<u8>, String) {
+pub(super) fn unframed(mut body: &[u8]) -> (Vec<u8>, String) {
     let mut line = |skip: usize| {
         body = &body[skip..];
         let at = body.windows(2).position(|two| two == b"\r\n").expect("a line of the framing");
@@ -66,6 +69,7 @@ fn unframed(mut body: &[u8]) -> (Vec<u8>, String) {
 fn server(framed: Framed) -> (Origin, Arc<Mutex<Vec<u8>>>) {
     let stored = Arc::<Mutex<Vec<u8>>>::default();
     let (object, parts) = (stored.clone(), Mutex::<BTreeMap<u32, Vec<u8>>>::default());
+    let closed = AtomicUsize::new(0);
     let origin = Origin::start(move |asked: &Asked| {
         let query = asked.path.split_once('?').map_or("", |(_, query)| query);
         match (&*asked.method, query) {
@@ -82,7 +86,11 @@ fn server(framed: Framed) -> (Origin, Arc<Mutex<Vec<u8>>>) {
                         return answer(status, "", &format!("<Error><Code>{code}</Code></Error>"));
                     }
                     (Some(_), Framed::Closed) => return Reply::Close(Vec::new()),
-                    (Some(name), Framed::Taken | Framed::Unsaid) => {
+                    // The first one goes out on the connection that began the upload, and on one of its own.
+                    (Some(_), Framed::ClosedOnce) if closed.fetch_add(1, Ordering::Relaxed) < 2 => {
+                        return Reply::Close(Vec::new());
+                    }
+                    (Some(name), Framed::Taken | Framed::ClosedOnce | Framed::Unsaid) => {
                         assert_eq!(name, HEADER);
                         assert_eq!(asked.header("content-encoding"), Some("aws-chunked"));
                         let hash = asked.header("x-amz-content-sha256");
@@ -128,6 +136,7 @@ fn framed_parts(framed: Framed) -> usize {
     config.settings.endpoint_url = Some(format!("http://{}", origin.address));
     config.settings.part_bytes = Some(PART);
     config.settings.parallel = Some(1);
+    config.settings.shards = 1;
     config.settings.retries = 0;
     let (access_key, secret_key) = ("key".into(), "secret".into());
     config.aws_credentials = Arc::new(Fixed(Credentials { access_key, secret_key, session_token: None }));
@@ -140,6 +149,7 @@ fn framed_parts(framed: Framed) -> usize {
         assert!(*stored.lock().expect("no panic in a test") == body, "{framed:?}");
     }
     let asked = origin.asked();
+    assert!(asked.iter().all(|asked| asked.header("expect").is_none()), "{framed:?}");
     asked.iter().filter(|asked| asked.header("x-amz-trailer").is_some()).count()
 }
 
@@ -153,13 +163,26 @@ fn an_origin_that_does_not_know_them_gets_one() {
     for framed in [
         Framed::Refused("501 Not Implemented", "NotImplemented"),
         Framed::Refused("400 Bad Request", "InvalidRequest"),
+        Framed::Refused("400 Bad Request", "XAmzContentSHA256Mismatch"),
+        Framed::Refused("400 Bad Request", "InvalidDigest"),
+        Framed::Refused("401 Unauthorized", "Unauthorized"),
         Framed::Refused("403 Forbidden", "SignatureDoesNotMatch"),
+        Framed::Refused("403 Forbidden", "AccessDenied"),
+        Framed::Refused("413 Payload Too Large", "EntityTooLarge"),
         Framed::Refused("411 Length Required", "MissingContentLength"),
-        Framed::Refused("500 Internal Server Error", "InternalError"),
-        Framed::Closed,
         Framed::Kept,
         Framed::Unsaid,
     ] {
         assert_eq!(framed_parts(framed), 1, "{framed:?}");
     }
+}
+
+#[test]
+fn an_accident_does_not_end_their_use() {
+    // Closed twice, then seven of the eight parts.
+    assert_eq!(framed_parts(Framed::ClosedOnce), 2 + 7);
+    // Three parts are tried; each goes out on a kept connection, and on one of its own.
+    assert_eq!(framed_parts(Framed::Closed), 3 * 2);
+    let failed = Framed::Refused("500 Internal Server Error", "InternalError");
+    assert_eq!(framed_parts(failed), 3);
 }

@@ -20,20 +20,20 @@ use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 use tempfile::TempDir;
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 /// The shortest part that origins take.
-const PART: usize = 5 * MIB;
+pub(super) const PART: usize = 5 * MIB;
 
 const KEYS: (&str, &str) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
 
 /// An origin over a folder, with one bucket.
-struct Buckets {
+pub(super) struct Buckets {
     origin: Origin,
     root: TempDir,
 }
 
 impl Buckets {
-    fn new() -> Buckets {
+    pub(super) fn new() -> Buckets {
         Buckets::at((Ipv4Addr::LOCALHOST, 0).into())
     }
 
@@ -54,7 +54,7 @@ impl Buckets {
     }
 
     /// How many uploads the origin keeps that are neither completed nor aborted.
-    fn parts_left(&self) -> usize {
+    pub(super) fn parts_left(&self) -> usize {
         let files = |folder: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten();
             entries.map(|entry| entry.expect("an entry").path()).collect()
@@ -63,7 +63,7 @@ impl Buckets {
         uploads.iter().flat_map(|origin| files(origin)).filter(|upload| upload.is_dir()).count()
     }
 
-    fn config(&self) -> Config {
+    pub(super) fn config(&self) -> Config {
         let mut config = Config::default();
         let settings = &mut config.settings;
         settings.endpoint_url = Some(self.origin.url());
@@ -79,16 +79,16 @@ impl Buckets {
         config
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client::new(self.config()).expect("good settings")
     }
 }
 
-fn content(bytes: usize) -> Vec<u8> {
+pub(super) fn content(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-fn locations() -> [Location; 2] {
+pub(super) fn locations() -> [Location; 2] {
     ["s3://bucket/a folder/key", "oss://bucket/a folder/key"].map(|url| Location::parse(url).expect("a URL"))
 }
 
@@ -99,7 +99,7 @@ fn algorithm(location: &Location) -> Algorithm {
     }
 }
 
-fn read(client: &Client, location: &Location, bytes: usize) -> Vec<u8> {
+pub(super) fn read(client: &Client, location: &Location, bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0; bytes];
     let report = client.get_into(location, Span::All, &mut buffer).expect("it is there");
     assert_eq!(report.bytes, bytes as u64);
@@ -359,6 +359,14 @@ fn what_is_left_of_another_file_or_forgotten_is_not_gone_on_from() {
     assert!(report.resume_note.is_some_and(|note| note.contains("sent anew")));
     assert!(read(&client, &location, other.len()) == other);
     assert_eq!(buckets.parts_left(), 0, "those of the old file are deleted");
+    // Other options belong to another upload.
+    let client = broken_off(&buckets, &journals, &path, &location);
+    let options = ObjectOptions { content_type: Some("text/x-other".into()), ..ObjectOptions::default() };
+    let put = Put::new(location.clone(), Source::File(path.clone())).with_options(options);
+    let report = client.put(put).expect("it begins").wait().expect("it ends well");
+    assert!(report.resumed_bytes == 0 && report.resume_note.is_some_and(|note| note.contains("options")));
+    let stat = client.stat(&location).expect("it is there");
+    assert_eq!((stat.content_type.as_deref(), buckets.parts_left()), (Some("text/x-other"), 0));
     // The origin loses all parts.
     let client = broken_off(&buckets, &journals, &path, &location);
     let _buckets = buckets.forget();

@@ -1,0 +1,255 @@
+//! Uploads on odd days: files that change while they are sent, checksums that nobody wants, requests that
+//! whoever asks pays for.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use flatout_engine::{Client, Config, Error, ErrorKind, Put, Report, Source, Verified, upload_stream};
+use flatout_wire::location::Location;
+
+use super::checksums::{self, Crcs};
+use super::origin::Asked;
+use super::uploads::{Buckets, MIB, PART, content, locations, read};
+
+/// Sends a file within a second, and changes it once some of it has gone out, and not all.
+#[track_caller]
+fn changed_midway(
+    buckets: &Buckets,
+    (location, verify): (&Location, bool),
+    content: &[u8],
+    change: impl Fn(&Path),
+) -> Result<Report, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, content).expect("a file");
+    let bytes = content.len() as u64;
+    let mut config = buckets.config();
+    config.settings.verify = verify;
+    config.settings.parallel = Some(4);
+    config.settings.bandwidth_bytes = Some(bytes);
+    let client = Client::new(config).expect("good settings");
+    let transfer = client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+    while transfer.progress().landed_bytes < bytes / 10 {
+        assert!(!transfer.wait_timeout(Duration::from_millis(1)), "it ended before anything changed");
+    }
+    let sent = transfer.progress().landed_bytes;
+    change(&path);
+    assert!(sent < bytes, "it was sent before anything changed");
+    transfer.wait()
+}
+
+/// A file of several parts is changed while it is sent: no object is there, and no part of one.
+#[track_caller]
+fn check_unpublished(location: &Location, verify: bool, change: impl Fn(&Path)) {
+    let buckets = Buckets::new();
+    let ended = changed_midway(&buckets, (location, verify), &content(5 * PART), change);
+    let error = ended.expect_err("it changed");
+    assert_eq!((error.kind(), error.doing()), (ErrorKind::Changed, "upload"), "{verify}: {error}");
+    let missing = buckets.client().stat(location).expect_err("no object");
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{verify}: {location}");
+    assert_eq!(buckets.parts_left(), 0, "{verify}: {location}");
+}
+
+fn halve(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path).expect("it is there");
+    let bytes = file.metadata().expect("a length").len();
+    file.set_len(bytes / 2).expect("it shrinks");
+}
+
+/// Turns a bit of that byte. The clock of a file system has ticks: it goes on until the time is another.
+fn turn_bit(path: &Path, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("it is there");
+    let modified = || file.metadata().and_then(|found| found.modified()).expect("a time");
+    let (before, mut byte) = (modified(), [0]);
+    file.read_exact_at(&mut byte, at).expect("a byte");
+    byte[0] ^= 1;
+    while modified() == before {
+        file.write_all_at(&byte, at).expect("it is written");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// With verification a part is read, hashed and sent; without, `sendfile(2)` sends it.
+#[test]
+fn a_file_that_shrinks_while_its_parts_are_sent_publishes_nothing() {
+    for location in locations() {
+        for verify in [true, false] {
+            check_unpublished(&location, verify, halve);
+        }
+    }
+}
+
+/// A byte that has been sent, most likely, and one that has not.
+#[test]
+fn a_file_of_which_one_byte_is_rewritten_publishes_nothing() {
+    let last = 5 * PART as u64 - 1;
+    for location in locations() {
+        for (verify, at) in [(true, 0), (true, last), (false, last)] {
+            check_unpublished(&location, verify, |path| turn_bit(path, at));
+        }
+    }
+}
+
+/// It is read whole before its first byte goes out: what is stored is what it was then, and no mixture.
+#[test]
+fn a_short_file_that_changes_while_it_is_sent_is_stored_as_it_was() {
+    let content = content(2 * MIB);
+    for location in locations() {
+        let turn_last = |path: &Path| turn_bit(path, 2 * MIB as u64 - 1);
+        for (verify, change) in [(true, halve as fn(&Path)), (false, turn_last)] {
+            let buckets = Buckets::new();
+            let ended = changed_midway(&buckets, (&location, verify), &content, change);
+            assert_eq!(ended.expect("it is sent").bytes, content.len() as u64);
+            assert!(read(&buckets.client(), &location, content.len()) == content, "{verify}: {location}");
+        }
+    }
+}
+
+/// Memory, a file and a stream of the same bytes.
+fn sources(content: &Arc<Vec<u8>>, folder: &Path) -> [(&'static str, Source); 3] {
+    let path = folder.join("file");
+    fs::write(&path, &**content).expect("a file");
+    let (mut uploader, stream) = upload_stream();
+    let written = content.clone();
+    thread::spawn(move || {
+        // An upload that has failed says so itself.
+        if uploader.write(&written).is_ok() {
+            uploader.finish();
+        }
+    });
+    let memory = Source::Memory(content.clone());
+    [("memory", memory), ("a file", Source::File(path)), ("a stream", Source::Stream(stream))]
+}
+
+/// An upload, and what its server was asked.
+struct Seen {
+    what: String,
+    location: Location,
+    report: Report,
+    asked: Vec<Asked>,
+}
+
+/// Sends each source, by one request and in parts, in both dialects, to servers that know no CRCs.
+fn each_upload(change: impl Fn(&mut Config)) -> Vec<Seen> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut seen = Vec::new();
+    for location in locations() {
+        for bytes in [1000, 2 * PART + 1] {
+            let content = Arc::new(content(bytes));
+            for (kind, source) in sources(&content, folder.path()) {
+                let what = format!("{bytes} bytes of {kind} to {location}");
+                let (origin, stored) = checksums::server(Crcs::Overlooked, checksums::etag);
+                let mut config = checksums::config(&origin);
+                change(&mut config);
+                let client = Client::new(config).expect("good settings");
+                let transfer = client.put(Put::new(location.clone(), source)).expect(&what);
+                let report = transfer.wait().expect(&what);
+                assert!(*stored.lock().expect("no panic in a test") == *content, "{what}");
+                let asked = origin.asked();
+                let began = asked.iter().filter(|asked| asked.path.contains("uploads")).count();
+                assert_eq!(began, usize::from(bytes > PART), "{what}");
+                seen.push(Seen { what, location: location.clone(), report, asked });
+            }
+        }
+    }
+    seen
+}
+
+/// Whether a header is about the checksum of a body, or about one that follows it.
+fn is_about_checksums(name: &str) -> bool {
+    let begins = ["x-amz-checksum", "x-amz-sdk-checksum", "x-oss-hash", "x-oss-checksum"];
+    let is = ["x-amz-trailer", "trailer", "x-amz-decoded-content-length", "content-md5", "content-encoding"];
+    begins.iter().any(|begin| name.starts_with(begin)) || is.contains(&name)
+}
+
+fn names(asked: &Asked) -> impl Iterator<Item = String> {
+    asked.headers.iter().map(|(name, _)| name.to_ascii_lowercase())
+}
+
+#[test]
+fn where_nothing_is_verified_no_checksum_is_sent() {
+    let switched_off = Verified::None("switched off");
+    for Seen { what, report, asked, .. } in each_upload(|config| config.settings.verify = false) {
+        assert_eq!(report.verified, switched_off, "{what}");
+        for asked in asked {
+            let told: Vec<String> = names(&asked).filter(|name| is_about_checksums(name)).collect();
+            assert!(told.is_empty(), "{what}: {} {}: {told:?}", asked.method, asked.path);
+            let hash = asked.header("x-amz-content-sha256").unwrap_or_default();
+            assert!(!hash.starts_with("STREAMING"), "{what}: {hash}");
+            let document =
+                if asked.method == "POST" { String::from_utf8_lossy(&asked.body) } else { "".into() };
+            assert!(!document.contains("Checksum"), "{what}: {document}");
+        }
+    }
+    // The same bytes arrive where the origin knows checksums.
+    let folder = tempfile::tempdir().expect("a folder");
+    for location in locations() {
+        for bytes in [1000, 2 * PART + 1] {
+            let content = Arc::new(content(bytes));
+            for (kind, source) in sources(&content, folder.path()) {
+                let buckets = Buckets::new();
+                let mut config = buckets.config();
+                config.settings.verify = false;
+                let client = Client::new(config).expect("good settings");
+                let transfer = client.put(Put::new(location.clone(), source)).expect("it begins");
+                assert_eq!(transfer.wait().expect("it ends well").verified, switched_off, "{kind}");
+                assert!(read(&client, &location, bytes) == *content, "{bytes} of {kind} to {location}");
+                assert_eq!(buckets.parts_left(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_upload_asks_whether_it_may_send_its_body() {
+    let mut told = 0;
+    for Seen { what, asked, .. } in each_upload(|_| {}) {
+        for asked in asked {
+            assert!(names(&asked).all(|name| name != "expect"), "{what}: {} {}", asked.method, asked.path);
+            told += names(&asked).filter(|name| is_about_checksums(name)).count();
+        }
+    }
+    assert!(told > 0, "where checksums are sent they are seen");
+}
+
+#[test]
+fn whoever_asks_pays_for_each_request_of_an_upload() {
+    for Seen { what, location, asked, .. } in each_upload(|config| config.settings.request_payer = true) {
+        for asked in asked {
+            let s3 = asked.header("x-amz-request-payer");
+            let oss = asked.header("x-oss-request-payer");
+            let expected = match location {
+                Location::Oss { .. } => (None, Some("requester")),
+                _ => (Some("requester"), None),
+            };
+            assert_eq!((s3, oss), expected, "{what}: {} {}", asked.method, asked.path);
+            let authorization = asked.header("authorization").expect("a signature");
+            let is_signed = match location {
+                // Each header of OSS's own is signed, without being named: the origin below looks at that.
+                Location::Oss { .. } => authorization.contains("Signature="),
+                _ => {
+                    let signed = authorization.split_once("SignedHeaders=").expect("names").1;
+                    let signed = signed.split_once(',').expect("a signature").0;
+                    signed.split(';').any(|name| name == "x-amz-request-payer")
+                }
+            };
+            assert!(is_signed, "{what}: {authorization}");
+        }
+    }
+    for signature in ["v4", "v1"] {
+        for location in locations() {
+            let buckets = Buckets::new();
+            let mut config = buckets.config();
+            config.settings.request_payer = true;
+            config.settings.oss_signature = signature.into();
+            let client = Client::new(config).expect("good settings");
+            let put = Put::new(location.clone(), Source::Memory(Arc::new(content(2 * PART + 1))));
+            let transfer = client.put(put).expect("it begins");
+            transfer.wait().expect("the origin finds the signatures right");
+        }
+    }
+}
