@@ -80,10 +80,6 @@ fn an_upload_that_is_broken_off_leaves_nothing_at_minio() {
     let (bucket, folder) = (Bucket::new("uploads-broken-off"), Folder::new());
     let file = folder.at("file");
     fs::write(&file, bytes(16 * PART)).unwrap();
-    let uploads = || {
-        let listed = bucket.curl.ask("GET", &format!("/{}?uploads=", bucket.name), &[], None).is(200);
-        listed.text().matches("<UploadId>").count()
-    };
     for name in ["INT", "TERM"] {
         let url = bucket.s3("key");
         let slowly = ["cp", &file, &url, "--part-size", "5MiB", "--bandwidth", "8MiB/s"];

@@ -283,15 +283,24 @@ impl Connection {
 }
 
 /// Bytes of an answer that come before the request has been sent; an error where the origin has closed.
+/// Interim answers (1xx), which nobody asked for, are passed over: the origin still wants the body.
 fn poll_early_answer(cx: &mut Context<'_>, socket: &mut Socket, ahead: &mut Vec<u8>) -> Poll<io::Result<()>> {
-    let mut bytes = [0; EARLY_READ_BYTES];
-    let mut buffer = ReadBuf::new(&mut bytes);
-    ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
-    match buffer.filled() {
-        [] => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-        came => {
-            ahead.extend_from_slice(came);
-            Poll::Ready(Ok(()))
+    loop {
+        let mut bytes = [0; EARLY_READ_BYTES];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut *socket).poll_read(cx, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        ahead.extend_from_slice(buffer.filled());
+        while let Ok(Some((head, used))) = head::parse(ahead, Method::Put)
+            && head.status < 200
+        {
+            ahead.drain(..used);
+        }
+        // The rest of an interim answer may be on its way.
+        if !ahead.is_empty() && !ahead.starts_with(b"HTTP/1.1 1") {
+            return Poll::Ready(Ok(()));
         }
     }
 }

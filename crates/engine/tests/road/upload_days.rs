@@ -2,6 +2,8 @@
 //! whoever asks pays for.
 
 use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -251,5 +253,49 @@ fn whoever_asks_pays_for_each_request_of_an_upload() {
             let transfer = client.put(put).expect("it begins");
             transfer.wait().expect("the origin finds the signatures right");
         }
+    }
+}
+
+/// Takes one object, and says at once that it has begun: an interim answer comes before the body has.
+fn impatient(interim: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("its address");
+    thread::spawn(move || {
+        let mut connection = BufReader::new(listener.accept().expect("a client").0);
+        let (mut line, mut bytes) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            connection.read_line(&mut line).expect("a line of the head");
+            if let Some(length) = line.strip_prefix("content-length: ") {
+                bytes = length.trim().parse().expect("a length");
+            }
+        }
+        let say = |text: &str, to: &mut BufReader<TcpStream>| to.get_mut().write_all(text.as_bytes());
+        say(&format!("HTTP/1.1 {interim}\r\n\r\n"), &mut connection).expect("the client listens");
+        let mut body = vec![0; bytes];
+        // A client that sends no more of it has failed.
+        if connection.read_exact(&mut body).is_ok() {
+            let _ = say("HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n", &mut connection);
+        }
+    });
+    address
+}
+
+/// RFC 9110 §15.2: also those that nobody asked for are passed over.
+#[test]
+fn an_interim_answer_ends_no_body() {
+    for interim in ["100 Continue", "102 Processing", "103 Early Hints"] {
+        let mut config = Config::default();
+        config.settings.endpoint_url = Some(format!("http://{}", impatient(interim)));
+        config.settings.no_sign_request = true;
+        config.settings.verify = false;
+        config.settings.stall_timeout_ms = 1_000;
+        config.settings.retries = 0;
+        config.settings.outage_timeout_ms = 0;
+        let client = Client::new(config).expect("good settings");
+        let location = Location::parse("s3://bucket/object").expect("a URL");
+        let put = Put::new(location, Source::Memory(Arc::new(content(16 * MIB))));
+        let report = client.put(put).and_then(|transfer| transfer.wait()).expect(interim);
+        assert_eq!((report.bytes, report.retries), (16 * MIB as u64, 0), "{interim}");
     }
 }
