@@ -109,6 +109,9 @@ fn choices(missing: &str) -> String {
 fn hint(refused: &clap::Error, what: &str) -> Option<String> {
     let near = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
     let mut near: Vec<String> = near.iter().flat_map(|kind| strings(refused, *kind)).collect();
+    // clap takes --if-none-match for what is meant by --frobnicate.
+    let flag = strings(refused, ContextKind::InvalidArg).concat();
+    near.retain(|name| name.strip_prefix("--").is_none_or(|name| nearest(&flag, [name]).is_some()));
     // clap takes zsh for what is meant by tcsh.
     let (typed, values) =
         (strings(refused, ContextKind::InvalidValue), strings(refused, ContextKind::ValidValue));
