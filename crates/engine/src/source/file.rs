@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::upload_journal::FileIdentity;
 
-/// Distance between the bytes that are looked for in the page cache: readahead fills about that much.
+/// The page cache is asked for one byte in so many: readahead fills about that much at a time.
 const LOOK_EVERY: usize = 1 << 20;
 /// `f_type` of tmpfs (statfs(2)).
 const TMPFS: u64 = 0x0102_1994;
@@ -21,8 +21,6 @@ pub(crate) struct FileSource {
     path: PathBuf,
     content: File,
     identity: FileIdentity,
-    /// It is on tmpfs, which does not know `RWF_NOWAIT`.
-    is_memory: bool,
 }
 
 fn identity_of(found: &Metadata) -> FileIdentity {
@@ -50,8 +48,7 @@ impl FileSource {
             return Err(refused(Error::new(ErrorKind::Usage, what)));
         }
         let identity = identity_of(&found);
-        let is_memory = rustix::fs::fstatfs(&content).is_ok_and(|on| on.f_type as u64 == TMPFS);
-        Ok(FileSource { path, content, identity, is_memory })
+        Ok(FileSource { path, content, identity })
     }
 
     pub(crate) fn content(&self) -> &File {
@@ -68,16 +65,24 @@ impl FileSource {
         self.identity.bytes
     }
 
-    /// Whether that range can most likely be read without waiting for a disk: it is in the page cache, as
-    /// what was just written is. False on file systems without `RWF_NOWAIT`.
+    /// Whether the page cache most likely has that range, so that reading it waits for no disk. False on file
+    /// systems that do not support `RWF_NOWAIT`, but for tmpfs.
     pub(crate) fn is_cached(&self, range: &Range<u64>) -> bool {
         let is_there = |at| {
             let mut byte = [0];
             let into = &mut [IoSliceMut::new(&mut byte)];
-            // 0 is the end of the file: it became shorter, which shows when it is read.
-            preadv2(&self.content, into, at, ReadWriteFlags::NOWAIT).is_ok()
+            match preadv2(&self.content, into, at, ReadWriteFlags::NOWAIT) {
+                // 0 is the end of the file: it became shorter, which shows when it is read.
+                Ok(_) => true,
+                Err(Errno::OPNOTSUPP) => self.is_on_tmpfs(),
+                Err(_) => false,
+            }
         };
-        self.is_memory || range.clone().step_by(LOOK_EVERY).all(is_there)
+        range.clone().step_by(LOOK_EVERY).all(is_there)
+    }
+
+    fn is_on_tmpfs(&self) -> bool {
+        rustix::fs::fstatfs(&self.content).is_ok_and(|on| on.f_type as u64 == TMPFS)
     }
 
     /// # Errors
@@ -92,5 +97,19 @@ impl FileSource {
         let cause = format!("{} changed while it was sent", self.path.display());
         Err(Error::new(ErrorKind::Changed, cause)
             .with_hint("nothing was published: send it again when nothing writes to it any more"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_tmpfs_waits_for_no_disk() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder on tmpfs");
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 3 << 20]).expect("a file");
+        let file = FileSource::open(path).expect("it is there");
+        assert!(file.is_cached(&(0..3 << 20)) && file.is_cached(&(5..6)));
     }
 }
