@@ -200,7 +200,7 @@ fn check_sent(world: &World) -> Vec<String> {
         for pair in attempts.windows(2) {
             let is_silent = pair[0].ended_at.is_none_or(|ended| pair[1].asked_at < ended);
             // What had other bytes on its arrival is sent again, though the origin took it.
-            let is_wrong = pair[0].fault == Some(Fault::Flip) || is_unconfirmed(scenario, pair[0]);
+            let is_wrong = pair[0].fault == Some(Fault::Flip) || !scenario.confirms(pair[0].is_framed);
             let has_failed = !pair[0].is_heard || pair[0].status >= 300 || is_wrong;
             if step.has_content() && !has_failed && !is_silent {
                 wrong.push(format!("{step:?} is sent again after it was accepted"));
@@ -208,11 +208,6 @@ fn check_sent(world: &World) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// Whether the origin stored the framing, or stated no checksum.
-fn is_unconfirmed(scenario: &Scenario, write: &Written) -> bool {
-    write.is_framed && !scenario.takes_trailers()
 }
 
 /// Whether two requests sent the same part whole while both were open. The origin would keep either of them.

@@ -183,7 +183,7 @@ pub(super) enum Framing {
     UntilClose,
 }
 
-/// What becomes of a part whose checksum follows it.
+/// What the origin does with a part that has a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trailers {
     Taken,
@@ -320,6 +320,11 @@ impl Scenario {
     /// Whether the origin takes a trailer as it is meant, and states the checksum of the part.
     pub(super) fn takes_trailers(&self) -> bool {
         self.origin.trailers == Trailers::Taken && self.origin.states_checksum
+    }
+
+    /// Whether a status of 200 means that the origin has the content of a part.
+    pub(super) fn confirms(&self, is_framed: bool) -> bool {
+        !is_framed || self.takes_trailers()
     }
 
     /// The put that it is about, if it is.

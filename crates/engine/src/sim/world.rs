@@ -303,10 +303,8 @@ impl World {
         let open = || log.writes.iter().filter(|other| other.ended_at.is_none());
         // What had other bytes on its arrival is sent again, though the origin took it.
         let is_flipped = |other: &Written| other.fault == Some(Fault::Flip);
-        let is_unconfirmed = |other: &Written| other.is_framed && !self.scenario.takes_trailers();
-        let is_accepted = |other: &Written| {
-            other.is_heard && other.status < 300 && !is_flipped(other) && !is_unconfirmed(other)
-        };
+        let is_confirmed = |other: &Written| self.scenario.confirms(other.is_framed) && !is_flipped(other);
+        let is_accepted = |other: &Written| other.is_heard && other.status < 300 && is_confirmed(other);
         if let Some(done) = log.writes.iter().find(|other| other.step == step && is_accepted(other))
             && step.has_content()
         {
