@@ -11,10 +11,10 @@ use flatout_wire::documents::etag_of_parts;
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
 
-use super::origin::{Asked, Origin, Reply, object};
+use super::origin::{Asked, Origin, Reply, answer, object};
 use super::trailers::unframed;
 
-const PART: u64 = 5 << 20;
+pub(super) const PART: u64 = 5 << 20;
 const CRC32C: &str = "x-amz-checksum-crc32c";
 
 /// What a server does with the header of a CRC.
@@ -40,14 +40,8 @@ fn crc32c(body: &[u8]) -> String {
     Algorithm::Crc32c.encode(Algorithm::Crc32c.of(body))
 }
 
-fn answer(status: &str, etag: &str, body: &str) -> Reply {
-    answer_with(status, etag, "", body)
-}
-
-fn answer_with(status: &str, etag: &str, headers: &str, body: &str) -> Reply {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\netag: {etag}\r\ncontent-length: {length}\r\n{headers}\r\n");
-    Reply::Keep(format!("{head}{body}").into_bytes())
+fn taken(etag: &str, headers: &str) -> Reply {
+    answer("200 OK", &format!("etag: {etag}\r\n{headers}"), "")
 }
 
 /// The content of an object or a part, whose CRC32C is right.
@@ -77,12 +71,12 @@ pub(super) fn server(crcs: Crcs, etag_of: fn(&[u8]) -> String) -> (Origin, Arc<M
         };
         if is_refused {
             let code = "<Error><Code>InvalidRequest</Code><Message>unknown checksum</Message></Error>";
-            return answer("400 Bad Request", "-", code);
+            return answer("400 Bad Request", "", code);
         }
         if let Some(stated) = asked.header("content-md5")
             && sum(&asked.body).header().is_some_and(|(_, right)| right != stated)
         {
-            return answer("400 Bad Request", "-", "<Error><Code>BadDigest</Code></Error>");
+            return answer("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>");
         }
         let query = asked.path.split_once('?').map_or("", |(_, query)| query);
         let is_compared = crcs == Crcs::OnlyCrc32c;
@@ -93,21 +87,20 @@ pub(super) fn server(crcs: Crcs, etag_of: fn(&[u8]) -> String) -> (Origin, Arc<M
         let sum = if is_compared { format!("{CRC32C}: {}\r\n", crc32c(&content)) } else { String::new() };
         match (&*asked.method, query) {
             ("PUT", "") => {
-                let answer = answer_with("200 OK", &etag_of(&content), &sum, "");
+                let answer = taken(&etag_of(&content), &sum);
                 *object.lock().expect("no panic in a test") = content;
                 answer
             }
-            ("PUT", part) => {
-                let number = part.split('&').find_map(|pair| pair.strip_prefix("partNumber="));
-                let number = number.and_then(|number| number.parse().ok()).expect("a part's number");
-                let answer = answer_with("200 OK", &etag_of(&content), &sum, "");
+            ("PUT", _) => {
+                let number = asked.part().expect("a part's number");
+                let answer = taken(&etag_of(&content), &sum);
                 parts.lock().expect("no panic in a test").insert(number, content);
                 answer
             }
             ("POST", query) if query.split('&').any(|pair| pair.starts_with("uploads")) => {
                 let id =
                     "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>";
-                answer("200 OK", "-", id)
+                answer("200 OK", "", id)
             }
             ("POST", _) => {
                 let parts = parts.lock().expect("no panic in a test");
@@ -123,7 +116,7 @@ pub(super) fn server(crcs: Crcs, etag_of: fn(&[u8]) -> String) -> (Origin, Arc<M
                     format!("<ChecksumCRC32C>{sum}</ChecksumCRC32C><ChecksumType>FULL_OBJECT</ChecksumType>");
                 let sum = if is_compared { &*sum } else { "" };
                 let done = "CompleteMultipartUploadResult";
-                answer("200 OK", "-", &format!("<{done}><ETag>{whole}</ETag>{sum}</{done}>"))
+                answer("200 OK", "", &format!("<{done}><ETag>{whole}</ETag>{sum}</{done}>"))
             }
             other => panic!("{other:?} was not to be asked"),
         }

@@ -7,32 +7,21 @@ use flatout_engine::{Client, Error, ErrorKind, Report, ServerCopy};
 use flatout_wire::location::Location;
 
 use super::checksums;
-use super::origin::{Asked, Origin, Reply};
+use super::origin::{Asked, Origin, Reply, answer};
 
 const GIB: u64 = 1 << 30;
 /// One request copies 5 GiB at most.
 const SIZE: u64 = 6 * GIB;
 
-fn answer(status: &str, body: &str) -> Reply {
-    let length = body.len();
-    Reply::Keep(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes())
-}
-
 fn copied(etag: &str) -> Reply {
-    answer("200 OK", &format!("<CopyPartResult><ETag>\"{etag}\"</ETag></CopyPartResult>"))
+    answer("200 OK", "", &format!("<CopyPartResult><ETag>\"{etag}\"</ETag></CopyPartResult>"))
 }
 
 /// As Amazon says that a copy failed after it had begun to answer.
 fn failed(code: &str) -> Reply {
     let declaration = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
     let error = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
-    answer("200 OK", &format!("{declaration}      {error}"))
-}
-
-/// The number of the part that is asked for.
-fn number(asked: &Asked) -> Option<u32> {
-    let (_, query) = asked.path.split_once('?')?;
-    query.split('&').find_map(|pair| pair.strip_prefix("partNumber="))?.parse().ok()
+    answer("200 OK", "", &format!("{declaration}      {error}"))
 }
 
 /// Copies an object of 6 GiB in parts of that length. What the second part is answered, `second` says, by how
@@ -43,22 +32,22 @@ fn copy(
     second: impl Fn(usize) -> Reply + Send + Sync + 'static,
 ) -> (Result<Report, Error>, Vec<Asked>) {
     let (tries, is_replaced) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let origin = Origin::start(move |asked| match (&*asked.method, number(asked)) {
+    let origin = Origin::start(move |asked| match (&*asked.method, asked.part()) {
         ("HEAD", _) => {
             let etag = if is_replaced.load(Ordering::SeqCst) { "\"other\"" } else { "\"source\"" };
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\netag: {etag}\r\n\r\n");
             Reply::Keep(head.into_bytes())
         }
-        ("GET", _) => answer("200 OK", "<Tagging><TagSet/></Tagging>"),
+        ("GET", _) => answer("200 OK", "", "<Tagging><TagSet/></Tagging>"),
         ("POST", _) if asked.path.contains("uploads") => {
             let made = "InitiateMultipartUploadResult";
-            answer("200 OK", &format!("<{made}><UploadId>u</UploadId></{made}>"))
+            answer("200 OK", "", &format!("<{made}><UploadId>u</UploadId></{made}>"))
         }
         ("POST", _) => {
             let done = "CompleteMultipartUploadResult";
-            answer("200 OK", &format!("<{done}><ETag>\"whole\"</ETag></{done}>"))
+            answer("200 OK", "", &format!("<{done}><ETag>\"whole\"</ETag></{done}>"))
         }
-        ("DELETE", _) => answer("204 No Content", ""),
+        ("DELETE", _) => answer("204 No Content", "", ""),
         ("PUT", Some(2)) => {
             is_replaced.store(replaces, Ordering::SeqCst);
             second(tries.fetch_add(1, Ordering::SeqCst))
@@ -80,7 +69,7 @@ fn copy(
 fn counts(asked: &[Asked]) -> (usize, usize, usize) {
     let count = |is: fn(&Asked) -> bool| asked.iter().filter(|asked| is(asked)).count();
     (
-        count(|asked| asked.method == "PUT" && number(asked) == Some(2)),
+        count(|asked| asked.method == "PUT" && asked.part() == Some(2)),
         count(|asked| asked.method == "POST" && asked.path.contains("uploadId=u")),
         count(|asked| asked.method == "DELETE" && asked.path == "/bucket/to?uploadId=u"),
     )
@@ -100,7 +89,7 @@ fn the_parts_of_a_long_copy_cover_it_once_and_are_of_one_version() {
                 asked.header("x-amz-copy-source-range").and_then(|range| range.strip_prefix("bytes="));
             let (first, last) = range.and_then(|range| range.split_once('-')).expect("a range");
             let at = |text: &str| text.parse::<u64>().expect("a byte");
-            ranges.push((number(asked).expect("a part"), at(first)..at(last) + 1));
+            ranges.push((asked.part().expect("a part"), at(first)..at(last) + 1));
         }
         ranges.sort_by_key(|(number, _)| *number);
         let mut end = 0;
@@ -121,7 +110,7 @@ fn the_parts_of_a_long_copy_cover_it_once_and_are_of_one_version() {
 fn a_long_copy_of_what_is_replaced_meanwhile_makes_nothing() {
     let (ended, asked) = copy(Some(GIB), true, |_| {
         let code = "<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>";
-        answer("412 Precondition Failed", code)
+        answer("412 Precondition Failed", "", code)
     });
     let error = ended.expect_err("it was replaced");
     assert_eq!((error.kind(), error.doing()), (ErrorKind::Changed, "copy"), "{error}");
@@ -148,8 +137,8 @@ fn a_part_that_fails_for_good_makes_nothing() {
     let rows: [Row; 4] = [
         (|| failed("AccessDenied"), ErrorKind::Denied, false),
         (|| failed("InternalError"), ErrorKind::Network, true),
-        (|| answer("200 OK", ""), ErrorKind::Network, false),
-        (|| answer("200 OK", "<CopyPartResult></CopyPartResult>"), ErrorKind::Network, false),
+        (|| answer("200 OK", "", ""), ErrorKind::Network, false),
+        (|| answer("200 OK", "", "<CopyPartResult></CopyPartResult>"), ErrorKind::Network, false),
     ];
     for (at, (second, kind, is_tried_again)) in rows.into_iter().enumerate() {
         let (ended, asked) = copy(Some(GIB), false, move |_| second());

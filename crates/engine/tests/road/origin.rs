@@ -23,6 +23,12 @@ impl Asked {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The number of the part of an upload that is asked for.
+    pub fn part(&self) -> Option<u32> {
+        let (_, query) = self.path.split_once('?')?;
+        query.split('&').find_map(|pair| pair.strip_prefix("partNumber="))?.parse().ok()
+    }
+
     /// The range asked for, cut to an object of `size`.
     pub fn range(&self, size: u64) -> Option<Range<u64>> {
         let (from, to) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
@@ -44,6 +50,13 @@ pub enum Reply {
     Hang(Vec<u8>),
     /// Sends the pieces, each after that time, and keeps the connection.
     Trickle(Vec<Vec<u8>>, Duration),
+}
+
+/// An answer that keeps the connection. Each of the further headers ends its line.
+pub fn answer(status: &str, headers: &str, body: &str) -> Reply {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n");
+    Reply::Keep(format!("{head}{body}").into_bytes())
 }
 
 pub struct Origin {

@@ -1,21 +1,19 @@
-//! Parts whose checksum follows them, and servers of S3 that do not know that.
+//! Parts whose checksum is in a trailer, and servers of S3 that know no trailers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, Put, Source, Verified};
+use flatout_engine::{Client, Put, Source, Verified};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
-use flatout_wire::sign::Credentials;
 
-use super::origin::{Asked, Origin, Reply, object};
+use super::checksums::{PART, config};
+use super::origin::{Asked, Origin, Reply, answer, object};
 
-const PART: u64 = 5 << 20;
 const HEADER: &str = "x-amz-checksum-crc64nvme";
 
-/// What a server makes of a part whose checksum follows it.
+/// What a server does with a part that has a trailer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Framed {
     Taken,
@@ -23,9 +21,9 @@ enum Framed {
     Refused(&'static str, &'static str),
     /// The connection is closed.
     Closed,
-    /// The connection is closed, and what comes later is taken.
+    /// The connection is closed at the first trailer; later ones are taken.
     ClosedOnce,
-    /// The framing is taken for content.
+    /// The framing is stored as content.
     Kept,
     /// The content is taken, and no checksum is stated.
     Unsaid,
@@ -35,13 +33,7 @@ fn crc(body: &[u8]) -> String {
     Algorithm::Crc64Nvme.encode(Algorithm::Crc64Nvme.of(body))
 }
 
-fn answer(status: &str, headers: &str, body: &str) -> Reply {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n");
-    Reply::Keep(format!("{head}{body}").into_bytes())
-}
-
-/// The content, and what follows it.
+/// The content of a framed body, and its trailer.
 pub(super) fn unframed(mut body: &[u8]) -> (Vec<u8>, String) {
     let mut line = |skip: usize| {
         body = &body[skip..];
@@ -73,9 +65,8 @@ fn server(framed: Framed) -> (Origin, Arc<Mutex<Vec<u8>>>) {
     let origin = Origin::start(move |asked: &Asked| {
         let query = asked.path.split_once('?').map_or("", |(_, query)| query);
         match (&*asked.method, query) {
-            ("PUT", part) => {
-                let number = part.split('&').find_map(|pair| pair.strip_prefix("partNumber="));
-                let number = number.and_then(|number| number.parse().ok()).expect("a part's number");
+            ("PUT", _) => {
+                let number = asked.part().expect("a part's number");
                 let content = match (asked.header("x-amz-trailer"), framed) {
                     (None, _) => {
                         assert_eq!(asked.header(HEADER), Some(&*crc(&asked.body)));
@@ -132,14 +123,9 @@ fn server(framed: Framed) -> (Origin, Arc<Mutex<Vec<u8>>>) {
 /// Sends four parts twice, one after the other; how many of them had their checksum behind them.
 fn framed_parts(framed: Framed) -> usize {
     let (origin, stored) = server(framed);
-    let mut config = Config::default();
-    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
-    config.settings.part_bytes = Some(PART);
+    let mut config = config(&origin);
     config.settings.parallel = Some(1);
     config.settings.shards = 1;
-    config.settings.retries = 0;
-    let (access_key, secret_key) = ("key".into(), "secret".into());
-    config.aws_credentials = Arc::new(Fixed(Credentials { access_key, secret_key, session_token: None }));
     let client = Client::new(config).expect("good settings");
     let location = Location::parse("s3://bucket/object").expect("a URL");
     for body in [object(4 * PART), object(3 * PART + 77)] {

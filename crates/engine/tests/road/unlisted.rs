@@ -4,20 +4,11 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, ErrorKind, Put, Source};
+use flatout_engine::{Client, ErrorKind, Put, Source};
 use flatout_wire::location::Location;
-use flatout_wire::sign::Credentials;
 
-use super::origin::{Asked, Origin, Reply, object};
-
-const PART: u64 = 5 << 20;
-
-fn answer(status: &str, body: &str) -> Reply {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\netag: \"1\"\r\ncontent-length: {length}\r\n\r\n");
-    Reply::Keep(format!("{head}{body}").into_bytes())
-}
+use super::checksums::{PART, config};
+use super::origin::{Asked, Origin, answer, object};
 
 #[test]
 fn a_file_whose_parts_are_not_listed_is_sent_anew() {
@@ -27,34 +18,25 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
     for status in ["403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
         let (is_broken, begun) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
         let broken = is_broken.clone();
-        let origin = Origin::start(move |asked: &Asked| {
-            let number = asked.path.split(['?', '&']).find_map(|pair| pair.strip_prefix("partNumber="));
-            let number = number.map_or(0, |number| number.parse::<u32>().expect("a part's number"));
-            match &*asked.method {
-                "PUT" if number > 15 && broken.load(Ordering::SeqCst) => {
-                    answer("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>")
-                }
-                "PUT" => answer("200 OK", ""),
-                "GET" => answer(status, "<Error><Code>NotImplemented</Code></Error>"),
-                "DELETE" => answer("204 No Content", ""),
-                "POST" if asked.path.contains("?uploads") => {
-                    let (made, id) = ("InitiateMultipartUploadResult", begun.fetch_add(1, Ordering::SeqCst));
-                    answer("200 OK", &format!("<{made}><UploadId>{id}</UploadId></{made}>"))
-                }
-                _ => {
-                    let done = "CompleteMultipartUploadResult";
-                    answer("200 OK", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
-                }
+        let origin = Origin::start(move |asked: &Asked| match &*asked.method {
+            "PUT" if asked.part() > Some(15) && broken.load(Ordering::SeqCst) => {
+                answer("403 Forbidden", "", "<Error><Code>AccessDenied</Code></Error>")
+            }
+            "PUT" => answer("200 OK", "etag: \"1\"\r\n", ""),
+            "GET" => answer(status, "", "<Error><Code>NotImplemented</Code></Error>"),
+            "DELETE" => answer("204 No Content", "", ""),
+            "POST" if asked.path.contains("?uploads") => {
+                let (made, id) = ("InitiateMultipartUploadResult", begun.fetch_add(1, Ordering::SeqCst));
+                answer("200 OK", "", &format!("<{made}><UploadId>{id}</UploadId></{made}>"))
+            }
+            _ => {
+                let done = "CompleteMultipartUploadResult";
+                answer("200 OK", "", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
             }
         });
-        let mut config = Config::default();
-        config.settings.endpoint_url = Some(format!("http://{}", origin.address));
-        config.settings.part_bytes = Some(PART);
+        let mut config = config(&origin);
         config.settings.parallel = Some(2);
-        config.settings.retries = 0;
         config.upload_journals = Some(folder.path().join("journals"));
-        let (access_key, secret_key) = ("key".into(), "secret".into());
-        config.aws_credentials = Arc::new(Fixed(Credentials { access_key, secret_key, session_token: None }));
         let client = Client::new(config).expect("good settings");
         let location = Location::parse("s3://bucket/object").expect("a URL");
         let put = || {

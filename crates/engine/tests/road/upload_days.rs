@@ -1,5 +1,5 @@
-//! Uploads on odd days: files that change while they are sent, checksums that nobody wants, requests that
-//! whoever asks pays for.
+//! Uploads of files that change while they are sent, without verification, with requester pays, and with
+//! interim answers.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -96,7 +96,7 @@ fn a_file_of_which_one_byte_is_rewritten_publishes_nothing() {
     }
 }
 
-/// It is read whole before its first byte goes out: what is stored is what it was then, and no mixture.
+/// A short file is read whole before it is sent, so the object is the file as it was at that moment.
 #[test]
 fn a_short_file_that_changes_while_it_is_sent_is_stored_as_it_was() {
     let content = content(2 * MIB);
