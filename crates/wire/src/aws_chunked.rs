@@ -15,18 +15,18 @@ pub const CHUNK_BYTES: u64 = 1 << 20;
 
 const PAYLOAD_HASH: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// What goes before the next chunk, of so many bytes.
+/// The line before a chunk of `bytes`.
 pub fn before_chunk(is_first: bool, bytes: u64) -> String {
     format!("{}{bytes:x}\r\n", if is_first { "" } else { "\r\n" })
 }
 
-/// What goes after the last chunk.
+/// The lines after the last chunk, the trailer among them.
 pub fn after_chunks(algorithm: Algorithm, value: u64) -> String {
     let name = algorithm.header().unwrap_or_default();
     format!("{}{name}:{}\r\n\r\n", before_chunk(false, 0), algorithm.encode(value))
 }
 
-/// How long a body of so many bytes is with its framing; it has at least one byte.
+/// The length of a framed body with a payload of `bytes`, at least one.
 pub fn framed_bytes(bytes: u64, algorithm: Algorithm) -> u64 {
     let (whole, rest) = (bytes / CHUNK_BYTES, bytes % CHUNK_BYTES);
     let line = |is_first, bytes| before_chunk(is_first, bytes).len() as u64;
@@ -35,7 +35,7 @@ pub fn framed_bytes(bytes: u64, algorithm: Algorithm) -> u64 {
     bytes + chunks + after_chunks(algorithm, 0).len() as u64 - 2
 }
 
-/// Says in the head of a request that its body of so many bytes is framed, and which checksum follows.
+/// Sets the headers of a request whose body is framed: a payload of `bytes`, and a checksum in its trailer.
 pub fn announce(request: &mut Request, bytes: u64, algorithm: Algorithm) {
     request.set("content-encoding", "aws-chunked");
     request.set("x-amz-content-sha256", PAYLOAD_HASH);

@@ -37,11 +37,11 @@ impl UploadChecksum {
 #[derive(Debug, Default)]
 pub(super) struct Trailers {
     state: AtomicU8,
-    /// Trials that an accident may have ended as well.
+    /// Trials that ended with a broken connection or a failure of the origin, not with a refusal.
     unclear: AtomicU8,
 }
 
-/// So many of those in a row are no accident.
+/// After so many unclear ends trailers count as refused.
 const UNCLEAR_MOST: u8 = 3;
 
 const UNTRIED: u8 = 0;

@@ -38,8 +38,8 @@ use flatout_policy::retry::{self, Attempts, Fault};
 /// Keys, roles and tokens are far under this.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// The buffers between us and an origin fill within this time. What goes out later shows that the origin
-/// reads; what went out before shows nothing, since the kernel takes it though nobody listens.
+/// The buffers between us and an origin fill within this time. Bytes that leave later show that the origin
+/// reads. Bytes that left before show nothing: the kernel takes them even if nobody listens.
 const FILLS: Duration = Duration::from_secs(1);
 
 /// What is asked, of whom, and how.

@@ -1,4 +1,4 @@
-//! A body on its way: what is to be sent next, and its checksum where that is computed meanwhile.
+//! The unsent rest of a body, and the checksum that is computed while it is sent.
 
 use std::fs::File;
 
