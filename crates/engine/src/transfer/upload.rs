@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flatout_settings::format_size;
-use flatout_wire::body_checksum::ChecksumForm;
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::{Algorithm, Powers};
+use flatout_wire::documents;
 use tokio::sync::Notify;
 
 use crate::api::account::{Account, Dialect, Operation, Target};
-use crate::api::write::{StoredAs, Write, WriteStep};
+use crate::api::write::{Content, StoredAs, Write, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{PartRecord, Progress, Report, Verified};
 use crate::base::version::Version;
@@ -173,6 +174,18 @@ impl PartsUpload {
 
     fn done(&self) -> MutexGuard<'_, Vec<SentPart>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    pub(crate) fn content(&self) -> Content {
+        let checksum = self.crc.map(|(algorithm, value)| BodyChecksum::Crc(algorithm, value));
+        Content { bytes: self.bytes, checksum }
+    }
+
+    /// The ETag of the object that they make, where it follows from theirs.
+    pub(crate) fn etag(&self) -> Option<String> {
+        documents::etag_of_parts(self.parts.iter().map(|part| &*part.etag))
     }
 }
 

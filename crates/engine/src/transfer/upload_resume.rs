@@ -17,7 +17,7 @@ use crate::shard::call::call_whole;
 use crate::source::OpenSource;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PartsUpload, Upload};
-use crate::transfer::upload_workers::{ABORT_WITHIN, nonsensical};
+use crate::transfer::upload_workers::{ABORT_WITHIN, is_stored, nonsensical};
 
 /// Why a file is sent anew though there is a journal.
 const ANOTHER: &str = "another file, another state of it, or one with other options was being sent there: it \
@@ -26,7 +26,7 @@ const FORGOTTEN: &str = "the origin has forgotten the parts of an earlier run: t
 const UNLISTED: &str = "the origin does not list the parts of an earlier run: the file is sent anew";
 
 /// Goes on with what an earlier run left of this very file: parts that its journal names and the origin
-/// lists.
+/// lists. Where that run had asked for the object, and was killed before it heard of it, the upload is done.
 pub(super) async fn go_on<'a>(
     shard: &Rc<Shard>,
     hold: &'a TransferGuard<Upload>,
@@ -43,15 +43,15 @@ pub(super) async fn go_on<'a>(
         false => Err(ANOTHER),
     };
     let listed = match listed {
-        Ok(listed) => listed,
+        Ok(listed) => Some(listed),
+        // It may have been completed.
+        Err(FORGOTTEN) => None,
         Err(why) => {
             let _ = hold.resume_note.set(why);
-            if why != FORGOTTEN {
-                // Nothing goes on from its parts any more. Where they cannot be deleted, `flatout uploads`
-                // lists them.
-                let step = WriteStep::Abort { upload_id: begun.upload_id.into() };
-                let _ = tokio::time::timeout(ABORT_WITHIN, call_whole(shard, hold.operation(step))).await;
-            }
+            // Nothing goes on from its parts any more. Where they cannot be deleted, `flatout uploads` lists
+            // them.
+            let step = WriteStep::Abort { upload_id: begun.upload_id.into() };
+            let _ = tokio::time::timeout(ABORT_WITHIN, call_whole(shard, hold.operation(step))).await;
             return Ok(None);
         }
     };
@@ -63,7 +63,7 @@ pub(super) async fn go_on<'a>(
         let is_listed = |there: &ListedPart| {
             there.number == part.number && there.size == part.bytes && there.etag == quoted(&part.etag)
         };
-        length(part.number) == Some(part.bytes) && listed.iter().any(is_listed)
+        length(part.number) == Some(part.bytes) && listed.as_ref().is_none_or(|all| all.iter().any(is_listed))
     };
     let mut kept: Vec<SentPart> = noted.into_iter().filter(is_there).collect();
     // The last of a number is what the origin has.
@@ -71,13 +71,27 @@ pub(super) async fn go_on<'a>(
     kept.sort_by_key(|part| part.number);
     kept.dedup_by_key(|part| part.number);
     let kept_bytes = kept.iter().map(|part| part.bytes).sum();
-    hold.resumed_bytes.store(kept_bytes, Ordering::Relaxed);
-    hold.transfer.counters.checked_bytes.fetch_add(kept_bytes, Ordering::Relaxed);
     let sizes = Some((begun.part_bytes, bytes));
     let parts = PartsUpload::new(begun.upload_id, begun.form, sizes, kept);
+    let is_forgotten = listed.is_none();
+    if is_forgotten && !(parts.left() == 0 && was_completed(shard, hold, &parts).await?) {
+        let _ = hold.resume_note.set(FORGOTTEN);
+        return Ok(None);
+    }
+    hold.resumed_bytes.store(kept_bytes, Ordering::Relaxed);
+    hold.transfer.counters.checked_bytes.fetch_add(kept_bytes, Ordering::Relaxed);
+    if is_forgotten {
+        return Ok(None);
+    }
     let fresh = hold.parts.set(parts).is_ok();
     assert!(fresh, "an upload begins once");
     Ok(hold.parts.get())
+}
+
+/// Whether the origin has made the object of all these parts: the earlier run was killed before it heard so.
+async fn was_completed(shard: &Rc<Shard>, upload: &Upload, parts: &PartsUpload) -> Result<bool, Error> {
+    let whole = parts.conclude();
+    is_stored(shard, upload, whole.content(), whole.etag().as_deref()).await
 }
 
 /// The parts that the origin has of an upload, or why they are of no use.

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
-use flatout_wire::documents::{self, DonePart};
+use flatout_wire::documents::DonePart;
 use flatout_wire::head::Head;
 use flatout_wire::object_options::Condition;
 use flatout_wire::upload_answers;
@@ -155,7 +155,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
         }
         // An answer that was lost may have been the one that told of the object.
         was_lost |= failure.was_lost;
-        if was_lost && says_there(&failure) && is_there(shard, upload, content, None).await? {
+        if was_lost && says_there(&failure) && is_stored(shard, upload, content, None).await? {
             return Ok(());
         }
         was_lost |= failure.status.is_none();
@@ -172,6 +172,7 @@ async fn lead_parts(
 ) -> Result<(), Error> {
     let parts = match go_on(shard, hold, bytes).await? {
         Some(parts) => parts,
+        None if hold.is_stored() => return Ok(()),
         None => begin(shard, hold, Some((part_bytes, bytes))).await?,
     };
     hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
@@ -319,10 +320,9 @@ pub(super) async fn wait_for_parts(parts: &PartsUpload, count: u64) {
 /// the upload by then, the object tells whether it is ours.
 pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUpload) -> Result<(), Error> {
     upload.source.check_unchanged()?;
-    let Parts { parts, bytes, crc, are_by_md5 } = begun.conclude();
-    let content =
-        Content { bytes, checksum: crc.map(|(algorithm, value)| BodyChecksum::Crc(algorithm, value)) };
-    let etag = documents::etag_of_parts(parts.iter().map(|part| &*part.etag));
+    let whole = begun.conclude();
+    let (content, etag) = (whole.content(), whole.etag());
+    let Parts { parts, bytes, are_by_md5, .. } = whole;
     let named = |part: &SentPart| DonePart {
         number: part.number,
         etag: part.etag.clone(),
@@ -338,7 +338,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
         Ok(answer) => answer,
         Err(failure) => {
             let is_lost = matches!(failure.status, None | Some(404)) || says_there(&failure);
-            if is_lost && is_there(shard, upload, content, etag.as_deref()).await? {
+            if is_lost && is_stored(shard, upload, content, etag.as_deref()).await? {
                 return Ok(());
             }
             return Err(upload.explained(failure));
@@ -371,7 +371,7 @@ fn says_there(failure: &Failure) -> bool {
 ///
 /// # Errors
 /// The origin could not be asked, so that the end of the upload is unknown.
-async fn is_there(
+pub(super) async fn is_stored(
     shard: &Rc<Shard>,
     upload: &Upload,
     content: Content,

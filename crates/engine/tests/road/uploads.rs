@@ -342,6 +342,61 @@ fn a_file_goes_on_from_the_parts_that_the_origin_has() {
     }
 }
 
+/// The object is there, and the journal as if the run had been killed before it heard so.
+#[test]
+fn an_object_that_was_made_before_the_run_was_killed_is_not_sent_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, journals, aside) =
+        (folder.path().join("file"), folder.path().join("journals"), folder.path().join("aside"));
+    let content = content(4 * PART - 11);
+    fs::write(&path, &content).expect("a file");
+    fs::create_dir(&journals).expect("a folder");
+    for location in locations() {
+        for what in ["the object", "others' bytes", "nothing"] {
+            let buckets = Buckets::new();
+            let mut config = buckets.config();
+            config.settings.bandwidth_bytes = Some(40 * MIB as u64);
+            config.upload_journals = Some(journals.clone());
+            let client = Client::new(config).expect("good settings");
+            let put =
+                || client.put(Put::new(location.clone(), Source::File(path.clone()))).expect("it begins");
+            let first = put();
+            // A second name keeps what is removed at the end.
+            let journal = loop {
+                assert!(first.progress().landed_bytes < content.len() as u64, "it was sooner");
+                let journal = fs::read_dir(&journals).expect("it is there").next().transpose();
+                if let Some(journal) = journal.expect("it is read") {
+                    break journal.path();
+                }
+            };
+            fs::hard_link(&journal, &aside).expect("it is not removed yet");
+            first.wait().expect("it ends well");
+            assert!(!journal.exists());
+            fs::rename(&aside, &journal).expect("it is there again");
+            match what {
+                "the object" => {}
+                "nothing" => client.delete(&location, None).expect("it is deleted"),
+                _ => {
+                    let other = Source::Memory(Arc::new(vec![7; content.len()]));
+                    client
+                        .put(Put::new(location.clone(), other))
+                        .expect("it begins")
+                        .wait()
+                        .expect("it ends");
+                }
+            }
+            let report = put().wait().expect("it ends well");
+            let resumed = if what == "the object" { content.len() as u64 } else { 0 };
+            let sent = (report.bytes, report.fetched_bytes, report.resumed_bytes);
+            assert_eq!(sent, (content.len() as u64, report.bytes - resumed, resumed), "{what}: {location}");
+            assert_eq!(report.verified, Verified::Whole(algorithm(&location)), "{what}: {location}");
+            assert_eq!(report.resume_note.is_none(), what == "the object", "{what}: {location}");
+            assert!(read(&client, &location, content.len()) == content, "{what}: {location}");
+            assert_eq!((buckets.parts_left(), journal.exists()), (0, false), "{what}: {location}");
+        }
+    }
+}
+
 #[test]
 fn what_is_left_of_another_file_or_forgotten_is_not_gone_on_from() {
     let folder = tempfile::tempdir().expect("a folder");
