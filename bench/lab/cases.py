@@ -117,13 +117,16 @@ def check_origin(table: Table, origin: str, work: str):
 
 
 def scale(table: Table, work: str, landing: str) -> Objects:
-    objects = Objects(table.size("size"), table.count("count", 1), table.size("read") if "read" in table.data else None)
+    read, large = (table.size(name) if name in table.data else None for name in ("read", "large"))
+    objects = Objects(table.size("size"), table.count("count", 1), read, large or 0)
     table.finish()
     one = work in ("get", "python") or (work == "put" and landing != "files")
     if one and objects.count != 1:
         raise table.error("count", 'is for work = "many" and "mount", and to put "files"')
     if objects.read is not None and work != "mount":
         raise table.error("read", 'is for work = "mount": what its reader reads of the objects')
+    if large is not None and (work, landing) != ("put", "files"):
+        raise table.error("large", 'is for work = "put" and "files": one file beside many small ones')
     if objects.size == 0:
         raise table.error("size", "must be 1 or more")
     return resized(objects, work, landing, objects.size)

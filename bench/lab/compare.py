@@ -75,7 +75,7 @@ class Run:
         """By round."""
         case = self.cases[cell["case"]]
         of = {"throughput": results.throughput, "cpu": results.cost}[measure]
-        size = case["objects"] * case["object_bytes"]
+        size = case["objects"] * case["object_bytes"] + case.get("large_bytes", 0)
         return {turn["round"]: of(size, turn[SECONDS[measure]]) for turn in cell["rounds"]}
 
     def floors(self, case: str) -> dict[str, dict]:
@@ -122,8 +122,8 @@ def incomparable(a: Run, b: Run, key: tuple) -> str | None:
         if cell["state"] != "ok":
             return f"failed in {name}: {cell.get('reason')}"
     one, other = a.cases[key[0]], b.cases[key[0]]
-    for field in ("objects", "object_bytes", "origin", "work", "landing", "disk"):
-        if one.get(field) != other.get(field):
+    for field in ("objects", "object_bytes", "large_bytes", "origin", "work", "landing", "disk"):
+        if (one.get(field) or 0) != (other.get(field) or 0):
             return f"another case in B: {field} {other.get(field)} instead of {one.get(field)}"
     return called_differently(a, b, key)
 

@@ -28,6 +28,8 @@ SUFFIXES = {"model": ".safetensors", "parquet": ".parquet", "zip": ".zip", "chec
 TENSORS = 300
 HEADER_BYTES = 8 + (64 << 10)
 FILES_IN_A_FOLDER = 100
+# The one that is larger than those beside it.
+LARGE = "large"
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,16 @@ class Objects:
     count: int
     # In a mount: how many bytes its reader reads, where that is not all of them once.
     read: int | None = None
+    # Beside many small ones: how long the large one is.
+    large: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.size * self.count
+        return self.size * self.count + self.large
+
+    @property
+    def number(self) -> int:
+        return self.count + bool(self.large)
 
     @property
     def delivered(self) -> int:
@@ -55,12 +63,18 @@ def keys(objects: Objects, form: str) -> list[str]:
         return [f"{form}-{format_size(objects.size)}{SUFFIXES[form]}"]
     if form == "tree":
         return [f"{prefix(objects, form)}{number // FILES_IN_A_FOLDER:05}/{number:06}" for number in range(objects.count)]
-    return [f"{prefix(objects, form)}{number:05}" for number in range(objects.count)]
+    small = [f"{prefix(objects, form)}{number:05}" for number in range(objects.count)]
+    return small + [f"{prefix(objects, form)}{LARGE}"] * bool(objects.large)
+
+
+def size_of(objects: Objects, key: str) -> int:
+    return objects.large if objects.large and key.endswith(f"/{LARGE}") else objects.size
 
 
 def prefix(objects: Objects, form: str) -> str:
     """The folder of many objects."""
-    return f"{'tree' if form == 'tree' else 'small'}-{format_size(objects.size)}x{objects.count}/"
+    beside = f"+{format_size(objects.large)}" if objects.large else ""
+    return f"{'tree' if form == 'tree' else 'small'}-{format_size(objects.size)}x{objects.count}{beside}/"
 
 
 @dataclass
@@ -91,7 +105,7 @@ class Content:
             elif form == "model":
                 self.sha256[key], self.answers[key] = write(path, objects.size, model_header(objects.size))
             else:
-                self.sha256[key], _ = write(path, objects.size)
+                self.sha256[key], _ = write(path, size_of(objects, key))
 
 
 def model_header(size: int) -> bytes:

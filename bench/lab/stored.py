@@ -55,11 +55,11 @@ def check_sizes(origin: Origin, objects: Objects, form: str):
     with Asker(origin) as asker:
         stored = asker.sizes()
     wanted = files_sent(objects, form)
-    for name in wanted:
+    for name, key in wanted.items():
         if name not in stored:
             raise RunFailed(f"it ended well, and the origin has no {name}{among(stored)}")
-        if stored[name] != objects.size:
-            raise RunFailed(f"the origin has {stored[name]} bytes of {name}, and {objects.size} were to be sent")
+        if stored[name] != (size := content.size_of(objects, key)):
+            raise RunFailed(f"the origin has {stored[name]} bytes of {name}, and {size} were to be sent")
     if len(stored) != len(wanted):
         other = next(name for name in stored if name not in wanted)
         raise RunFailed(f"the origin has {len(stored)} objects, and {len(wanted)} were to be sent: {other} is none of them")

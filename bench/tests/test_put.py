@@ -85,6 +85,7 @@ class Words(test_catalogue.WithBench):
             ('work = "put"', 'work = "get"'): 'origin: sink forgets the bytes that it takes, so nothing can be read there: is for work = "put"',
             ('"file"', '"folder"'): "landing: 'folder' is none of them; did you mean file?",
             ('size = "8MiB"', 'size = "8MiB"\ncount = 2'): 'quick.count: is for work = "many" and "mount", and to put "files"',
+            ('size = "8MiB"', 'size = "8MiB"\nlarge = "2MiB"'): 'quick.large: is for work = "put" and "files": one file beside many small ones',
             ('peers = ["one"]', 'peers = ["one"]\ndisk = true'): "disk: is for files that a client writes, and this one sends",
             ('"sink"', '"sink-tls"'): "peers: one has no [tls] in its peer.toml, and sink-tls speaks TLS",
             ('["one"]', '["one:reading"]'): "peers: one's settings 'reading' are for get, and the work is put",
@@ -105,6 +106,18 @@ class Words(test_catalogue.WithBench):
         (cell, _) = self.load(peer=PEER, case=many).cells("quick")
         names = stored.files_sent(cell.objects, cell.case.form)
         self.assertEqual(names, {f"sent/0000{number}": f"small-8MiBx3/0000{number}" for number in range(3)})
+
+    def test_a_large_file_beside_many_small_ones(self):
+        mixed = CASE.replace('"file"', '"files"').replace("8MiB", "1KiB") + 'count = 2\nlarge = "3MiB"\n'
+        cell = self.load(peer=PEER, case=mixed).cells("quick")[0]
+        folder = "small-1KiBx2+3MiB"
+        names = stored.files_sent(cell.objects, cell.case.form)
+        self.assertEqual(names, {f"sent/{name}": f"{folder}/{name}" for name in ("00000", "00001", "large")})
+        made = Content(self.folder / "www")
+        made.make(cell.objects, cell.case.form)
+        sizes = {path.name: path.stat().st_size for path in (made.bucket / folder).iterdir()}
+        self.assertEqual(sizes, {"00000": 1 << 10, "00001": 1 << 10, "large": 3 * MIB})
+        self.assertEqual((sum(sizes.values()), 3), (cell.objects.bytes, cell.objects.number))
 
 
 class Streams(support.WithClients):
