@@ -84,7 +84,8 @@ fn render(rows: &[Row]) -> String {
          (docs/decisions/outages.md).",
         "The runs have `{SETTINGS}`, an object of eight parts, and a folder with an empty object, small ones and one of \
          three parts. Uploads (`put-…`) send an object of two parts, and a folder with an \
-         empty file, small ones and one of two parts.",
+         empty file, small ones and one of two parts. A caller's memory and the bytes of `bench put --size` have these \
+         days, and more, in the simulation (`crates/engine/src/sim`).",
         "To reproduce a fault, start `flatout serve` with the flags below its name (and `--seed N`, `--log FILE`), and give \
          a command the flags that follow them. `make faults SEEDS=100` runs the matrix with a hundred seeds; a failed cell \
          prints the command that runs it again.",
