@@ -367,7 +367,7 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
         Reason::Unsupported => (
             ErrorKind::Unsupported,
             "the origin does not offer this",
-            "check the URL, and that this is an origin of objects".into(),
+            "check the URL and the options: not every origin offers all that S3 does".into(),
         ),
         Reason::Other if refusal.code == "InvalidBucketName" => (
             ErrorKind::Usage,

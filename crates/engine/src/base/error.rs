@@ -71,6 +71,7 @@ struct Body {
     cause: String,
     hint: Option<Hint>,
     is_outage: bool,
+    is_there: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -87,8 +88,17 @@ impl Error {
             cause: cause.into(),
             hint: None,
             is_outage: false,
+            is_there: false,
             source: None,
         }))
+    }
+
+    /// An object is there already, and was to stay.
+    pub(crate) fn there() -> Error {
+        let cause = "an object of that name is there already: it stays as it is";
+        let mut error = Error::new(ErrorKind::Changed, cause);
+        error.0.is_there = true;
+        error
     }
 
     /// A local I/O error, its errno in words.
@@ -163,9 +173,18 @@ impl Error {
 
     /// A copy for another waiter, without the system's own error behind it.
     pub(crate) fn clone_without_source(&self) -> Error {
-        let Body { kind, doing, object, cause, hint, is_outage, source: _ } = &*self.0;
+        let Body { kind, doing, object, cause, hint, is_outage, is_there, source: _ } = &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
-        Error(Box::new(Body { kind: *kind, doing, object, cause, hint, is_outage: *is_outage, source: None }))
+        Error(Box::new(Body {
+            kind: *kind,
+            doing,
+            object,
+            cause,
+            hint,
+            is_outage: *is_outage,
+            is_there: *is_there,
+            source: None,
+        }))
     }
 
     /// Marks it as the end of an outage, in which the origin was waited for that long.
@@ -208,6 +227,12 @@ impl Error {
             | ErrorKind::Unsupported
             | ErrorKind::Internal => false,
         }
+    }
+
+    /// Whether it says that an object is there already, which was to stay
+    /// ([`crate::object_options::Condition::Absent`]).
+    pub fn is_there(&self) -> bool {
+        self.0.is_there
     }
 
     /// The knob that it is about, by its name.

@@ -277,7 +277,7 @@ impl fmt::Display for LimitedBy {
                 write!(out, "the reader: {waiting_percent} % of the parts in flight wait for it")
             }
             LimitedBy::Bandwidth { bytes_per_s } => {
-                write!(out, "bandwidth: {} are received", speed(bytes_per_s))
+                write!(out, "bandwidth: {} are carried", speed(bytes_per_s))
             }
             LimitedBy::Requests { waiting_percent, per_s, is_asked_for: true } => {
                 write!(

@@ -125,9 +125,13 @@ impl UploadJournal {
         let _ = file.write_all(line(&words).as_bytes());
     }
 
-    /// The upload has ended: another may go on from here, though this one is not dropped yet.
+    /// The upload has ended: another may go on from here, though this one is not dropped yet. One that never
+    /// began leaves no journal.
     pub(crate) fn unlock(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.metadata().is_ok_and(|found| found.len() == 0) {
+            let _ = fs::remove_file(&self.path);
+        }
         // A lock that cannot be given up goes with the file.
         let _ = rustix::fs::flock(&*file, FlockOperation::Unlock);
     }

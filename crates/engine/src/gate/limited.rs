@@ -106,7 +106,7 @@ mod tests {
         check(gate(WaitReason::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
         check(gate(WaitReason::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");
         check(gate(WaitReason::Reader), 0.0, "reader", "the reader: 50 % of the parts in flight wait for it");
-        check(gate(WaitReason::Bandwidth), 0.0, "bandwidth", "bandwidth: 3MiB/s are received");
+        check(gate(WaitReason::Bandwidth), 0.0, "bandwidth", "bandwidth: 3MiB/s are carried");
         check(
             gate(WaitReason::Requests),
             0.0,

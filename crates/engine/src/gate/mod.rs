@@ -386,6 +386,11 @@ impl Gate {
         self.upload_checksum.on_refused(tried)
     }
 
+    /// The origin refuses the same without a checksum.
+    pub(crate) fn on_checksum_blameless(&self) {
+        self.upload_checksum.on_blameless();
+    }
+
     /// It is tried again.
     pub(crate) fn on_retry(&self) {
         self.counts.on_retry();

@@ -30,6 +30,11 @@ impl UploadChecksum {
             self.0.compare_exchange(at, (at + 1).min(FORMS.len() - 1), Ordering::Relaxed, Ordering::Relaxed);
         self.get() != Some(tried)
     }
+
+    /// The origin refused a request without a checksum, too: no checksum was the reason.
+    pub(super) fn on_blameless(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Whether an origin takes the checksum of a part as a trailer. Many S3 servers do not, and each says so in
@@ -111,6 +116,8 @@ mod tests {
         assert_eq!(form.get(), Some(ChecksumForm::Md5));
         assert!(form.on_refused(ChecksumForm::Md5));
         assert_eq!(form.get(), None);
+        form.on_blameless();
+        assert_eq!(form.get(), Some(first), "it was something else");
     }
 
     #[test]

@@ -34,7 +34,8 @@ use crate::shard::call::call_whole;
 use crate::sink::end::{End, OnEnd};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::Resources;
-use crate::transfer::upload_workers::nonsensical;
+use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
+use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, UNKNOWN_END, nonsensical, says_there};
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{ActiveTransfer, Running};
 
@@ -43,13 +44,8 @@ const IN_FLIGHT: usize = 8;
 /// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
 /// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
 const PARTS_END_WITHIN: Duration = Duration::from_secs(3);
-/// How long the parts of a failed copy may take to be deleted: a caller waits.
-const ABORT_WITHIN: Duration = Duration::from_secs(5);
-/// How often it is looked whether the parts in flight have ended.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LEFT_PARTS: &str = "parts that were copied could not be deleted: they take space until the upload is \
                           aborted at the origin";
-const NOT_STATED: &str = "not stated by the origin";
 
 /// A copy within a service: what is copied, where to, and what differs.
 pub struct ServerCopy {
@@ -287,7 +283,11 @@ async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> 
     let step = WriteStep::Copy { source: source.copied_from.clone(), stored_as, directives };
     let (head, body) = match call_whole(shard, copy.operation(step)).await {
         Ok(answer) => answer,
-        Err(failure) => return Err(explained(shard, copy, source, failure).await),
+        Err(failure) => {
+            // An MD5 is that of the copy, too.
+            let md5 = source.copied_from.etag.as_deref().filter(|etag| is_md5(etag));
+            return settle(shard, copy, source, failure, md5).await;
+        }
     };
     let copied =
         upload_answers::parse_copied(&body).map_err(|nonsense| nonsensical("copied object", &nonsense))?;
@@ -359,7 +359,7 @@ async fn copy_parts(
                 tokio::select! {
                     biased;
                     ended = copy_part(&shard, &hold, upload_id, number, source, range) => ended,
-                    () = out_of_patience(&hold) => Err(Failure::last(cancelled())),
+                    () = out_of_patience(&hold) => Err(Failure::last(Error::new(ErrorKind::Cancelled, "cancelled"))),
                 }
             });
         }
@@ -387,10 +387,6 @@ impl Drop for PartsInFlight {
 async fn out_of_patience(copy: &CopyTransfer) {
     copy.transfer.stopped().await;
     tokio::time::sleep(PARTS_END_WITHIN).await;
-}
-
-fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "cancelled")
 }
 
 /// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
@@ -515,9 +511,8 @@ fn verified(source: &Head, copied: &Head) -> Result<Verified, Error> {
     Ok(Verified::None(NOT_STATED))
 }
 
-/// After a failure of the completion: an answer that was lost may have been the one that told of the object.
-/// The object itself tells whether it is the copy: by its checksum, else by the ETag that follows from its
-/// parts.
+/// After a failure of the request that makes the object: an answer that was lost may have been the one that
+/// told of it. The object itself tells whether it is the copy: by its checksum, else by its ETag.
 async fn settle(
     shard: &Rc<Shard>,
     copy: &CopyTransfer,
@@ -525,25 +520,38 @@ async fn settle(
     failure: Failure,
     expected: Option<&str>,
 ) -> Result<(), Error> {
-    let is_lost = failure.status.is_none() || failure.reason == Some(Reason::UploadGone);
-    if is_lost && is_there(shard, copy, source, expected).await {
+    let is_lost = failure.status.is_none()
+        || failure.reason == Some(Reason::UploadGone)
+        || failure.was_lost && says_there(&failure);
+    if is_lost && is_there(shard, copy, source, expected).await? {
         return Ok(());
     }
     Err(explained(shard, copy, source, failure).await)
 }
 
-async fn is_there(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, expected: Option<&str>) -> bool {
-    let Ok((head, _)) = call_whole(shard, Operation::Head(copy.target.clone())).await else { return false };
+/// # Errors
+/// The origin could not be asked, so that the end of the copy is unknown.
+async fn is_there(
+    shard: &Rc<Shard>,
+    copy: &CopyTransfer,
+    source: &Source,
+    expected: Option<&str>,
+) -> Result<bool, Error> {
+    let head = match call_whole(shard, Operation::Head(copy.target.clone())).await {
+        Ok((head, _)) => head,
+        Err(Failure { status: Some(404), .. }) => return Ok(false),
+        Err(failure) => return Err(failure.error.with_further_hint(UNKNOWN_END)),
+    };
     if head.content_length != Some(source.bytes) {
-        return false;
+        return Ok(false);
     }
     let verified = match verified(&source.head, &head) {
         Ok(verified @ Verified::Whole(_)) => verified,
         Ok(verified) if expected.is_some() && head.etag.as_deref() == expected => verified,
-        _ => return false,
+        _ => return Ok(false),
     };
     copy.on_stored(source.stored(&head, verified));
-    true
+    Ok(true)
 }
 
 /// The failure of a request as the caller should read it. A condition that does not hold may be that of the
@@ -556,7 +564,7 @@ async fn explained(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, fail
     let now = call_whole(shard, Operation::Head(copy.source.clone())).await;
     let is_same = now.is_ok_and(|(head, _)| head.etag == source.head.etag);
     let cause = match (&copy.condition, is_same) {
-        (Condition::Absent, true) => "an object of that name is there already: it stays as it is".to_owned(),
+        (Condition::Absent, true) => return Error::there(),
         (Condition::Matches(etag), true) => format!("the object's ETag is not {etag}: it stays as it is"),
         (Condition::None, true) => return failure.error,
         (_, false) => {

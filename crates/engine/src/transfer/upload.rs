@@ -156,7 +156,7 @@ impl PartsUpload {
 
     /// All parts that the origin has.
     pub(crate) fn conclude(&self) -> Parts {
-        let mut parts = std::mem::take(&mut *self.done());
+        let mut parts = self.done().clone();
         parts.sort_unstable_by_key(|part| part.number);
         let crc = self.form.and_then(ChecksumForm::crc).and_then(|algorithm| {
             let mut powers = Powers::new(algorithm);

@@ -140,7 +140,7 @@ pub(super) fn compared(head: &Head, sent: Option<BodyChecksum>, what: &str) -> R
 }
 
 /// Whether the ETag may be an MD5.
-fn is_md5(etag: &str) -> bool {
+pub(super) fn is_md5(etag: &str) -> bool {
     let digits = etag.trim_matches('"');
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -232,6 +232,14 @@ impl Upload {
             Some(status) => status == 501,
             None => false,
         };
-        is_refused && tried.is_some_and(|tried| self.transfer.gate.on_checksum_refused(tried))
+        match tried {
+            Some(tried) => is_refused && self.transfer.gate.on_checksum_refused(tried),
+            None => {
+                if is_refused && self.verify {
+                    self.transfer.gate.on_checksum_blameless();
+                }
+                false
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use flatout_wire::upload_answers::{self, ListedPart};
 
 use crate::api::refusal::Failure;
 use crate::api::write::WriteStep;
-use crate::base::error::Error;
+use crate::base::error::{Error, ErrorKind};
 use crate::disk::upload_journal::{BegunUpload, EarlierUpload, SentPart, UploadIdentity, UploadJournal};
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
@@ -91,7 +91,11 @@ pub(super) async fn go_on<'a>(
 /// Whether the origin has made the object of all these parts: the earlier run was killed before it heard so.
 async fn was_completed(shard: &Rc<Shard>, upload: &Upload, parts: &PartsUpload) -> Result<bool, Error> {
     let whole = parts.conclude();
-    is_stored(shard, upload, whole.content(), whole.etag().as_deref()).await
+    match is_stored(shard, upload, whole.content(), whole.etag().as_deref()).await {
+        // Keys that may write and not read.
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => Ok(false),
+        looked => looked,
+    }
 }
 
 /// The parts that the origin has of an upload, or why they are of no use.
@@ -106,7 +110,8 @@ async fn list_parts(
         let body = match call_whole(shard, upload.operation(step)).await {
             Ok((_, body)) => body,
             Err(Failure { status: Some(404), .. }) => return Ok(Err(FORGOTTEN)),
-            Err(Failure { status: Some(403 | 405 | 501), .. }) => return Ok(Err(UNLISTED)),
+            // It is asked for no other reason than to spare bytes: a refusal fails no upload.
+            Err(Failure { status: Some(400..=499 | 501), .. }) => return Ok(Err(UNLISTED)),
             Err(failure) => return Err(failure.error),
         };
         let page =

@@ -45,12 +45,12 @@ use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
 use flatout_policy::upload::part_bytes;
 
-/// How long the parts of a failed upload may take to be deleted: a caller waits.
+/// How long the parts of a failed upload, or copy, may take to be deleted: a caller waits.
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-const UNKNOWN_END: &str =
+pub(super) const UNKNOWN_END: &str =
     "the answer that tells of the object was lost: look whether it is there before you send it again";
 
 impl WorkSource for Upload {
@@ -362,7 +362,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
 }
 
 /// Whether the origin refuses since an object is there: S3 says so with 412, OSS with 409.
-fn says_there(failure: &Failure) -> bool {
+pub(super) fn says_there(failure: &Failure) -> bool {
     matches!(failure.status, Some(409 | 412))
 }
 
@@ -542,9 +542,10 @@ impl Upload {
     /// The failure of a request as the caller should read it.
     fn explained(&self, failure: Failure) -> Error {
         match (failure.status, &self.stored_as.condition) {
-            (Some(412), Condition::Absent) | (Some(409), Condition::Absent) => {
-                let cause = "an object of that name is there already: it stays as it is";
-                Error::new(ErrorKind::Changed, cause)
+            (Some(409 | 412), Condition::Absent) => Error::there(),
+            (Some(404), Condition::Matches(etag)) if failure.reason == Some(Reason::NotFound) => {
+                let cause = format!("there is no object whose ETag could be {etag}: nothing was written");
+                Error::new(ErrorKind::NotFound, cause).with_hint("check the bucket and the key")
             }
             (Some(412), Condition::Matches(etag)) => {
                 let cause = format!("the object's ETag is not {etag}: it stays as it is");

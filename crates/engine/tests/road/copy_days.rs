@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use flatout_engine::{Client, Error, ErrorKind, Report, ServerCopy};
 use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
 
 use super::checksums;
 use super::origin::{Asked, Origin, Reply, answer};
@@ -63,6 +64,33 @@ fn copy(
     let [from, to] = ["s3://bucket/from", "s3://bucket/to"].map(|url| Location::parse(url).expect("a URL"));
     let ended = client.copy(ServerCopy::new(from, to)).and_then(|transfer| transfer.wait());
     (ended, origin.asked())
+}
+
+/// The answer to a copy by one request is lost, and the next says that the object is there already.
+#[test]
+fn a_copy_whose_answer_is_lost_is_settled_by_the_object() {
+    for is_ours in [true, false] {
+        let tries = AtomicUsize::new(0);
+        let origin = Origin::start(move |asked| match &*asked.method {
+            "HEAD" => {
+                let is_copy = asked.path.contains("/to") && !is_ours;
+                let etag = if is_copy { "b".repeat(32) } else { "a".repeat(32) };
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\netag: \"{etag}\"\r\n\r\n");
+                Reply::Keep(head.into_bytes())
+            }
+            _ if tries.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Close(Vec::new()),
+            _ => answer("412 Precondition Failed", "", "<Error><Code>PreconditionFailed</Code></Error>"),
+        });
+        let client = Client::new(checksums::config(&origin)).expect("good settings");
+        let [from, to] =
+            ["s3://bucket/from", "s3://bucket/to"].map(|url| Location::parse(url).expect("a URL"));
+        let copy = ServerCopy::new(from, to).on_condition(Condition::Absent);
+        let ended = client.copy(copy).and_then(|transfer| transfer.wait());
+        match is_ours {
+            true => assert_eq!(ended.expect("it is there").bytes, 5),
+            false => assert!(ended.expect_err("it is another's").is_there()),
+        }
+    }
 }
 
 /// How often each of these was asked: the second part, the completion, and that the upload be forgotten.

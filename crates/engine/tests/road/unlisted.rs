@@ -1,4 +1,4 @@
-//! An upload that was broken off, at an origin that does not say which parts it has.
+//! An upload that was broken off: at an origin that does not say which parts it has, and at its very end.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");
     fs::write(&path, object(20 * PART)).expect("a file");
-    for status in ["403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
+    for status in ["400 Bad Request", "403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
         let (is_broken, begun) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
         let broken = is_broken.clone();
         let origin = Origin::start(move |asked: &Asked| match &*asked.method {
@@ -51,5 +51,62 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
         let asked = origin.asked();
         let old = |asked: &&Asked| asked.method == "DELETE" && asked.path.contains("uploadId=0");
         assert_eq!(asked.iter().filter(old).count(), 1, "{status}: the old parts are deleted");
+    }
+}
+
+/// All parts are there, and the object is not made of them: they are left for the next run.
+#[test]
+fn parts_outlive_a_completion_that_fails() {
+    const PARTS: u64 = 14;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, object(PARTS * PART)).expect("a file");
+    for status in ["500 Internal Server Error", "403 Forbidden"] {
+        let is_broken = Arc::new(AtomicBool::new(true));
+        let broken = is_broken.clone();
+        let origin = Origin::start(move |asked: &Asked| match &*asked.method {
+            "PUT" => answer("200 OK", "etag: \"1\"\r\n", ""),
+            "GET" => {
+                let part = |number| {
+                    let (number, size) =
+                        (format!("<PartNumber>{number}</PartNumber>"), format!("<Size>{PART}</Size>"));
+                    format!("<Part>{number}<ETag>\"1\"</ETag>{size}</Part>")
+                };
+                let parts: String = (1..=PARTS).map(part).collect();
+                let listed = "ListPartsResult";
+                answer("200 OK", "", &format!("<{listed}><IsTruncated>false</IsTruncated>{parts}</{listed}>"))
+            }
+            "POST" if asked.path.contains("?uploads") => {
+                let made = "InitiateMultipartUploadResult";
+                answer("200 OK", "", &format!("<{made}><UploadId>1</UploadId></{made}>"))
+            }
+            "POST" if broken.load(Ordering::SeqCst) => {
+                answer(status, "", "<Error><Code>AccessDenied</Code></Error>")
+            }
+            "POST" => {
+                let done = "CompleteMultipartUploadResult";
+                answer("200 OK", "", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
+            }
+            "HEAD" => answer("404 Not Found", "", ""),
+            other => panic!("{other} was not to be asked: {status}"),
+        });
+        let mut config = config(&origin);
+        config.settings.retries = 0;
+        config.settings.outage_timeout_ms = 0;
+        config.upload_journals = Some(folder.path().join("journals"));
+        let client = Client::new(config).expect("good settings");
+        let location = Location::parse("s3://bucket/object").expect("a URL");
+        let put = || {
+            let put = Put::new(location.clone(), Source::File(path.clone()));
+            client.put(put).and_then(|transfer| transfer.wait())
+        };
+        let hint = put().expect_err("it is not completed").hint().expect("a hint").to_string();
+        assert!(hint.contains("run it again to go on from 70MiB"), "{status}: {hint}");
+        is_broken.store(false, Ordering::SeqCst);
+        let sent = origin.asked().iter().filter(|asked| asked.method == "PUT").count();
+        let report = put().expect("it is completed");
+        assert_eq!((report.resumed_bytes, report.fetched_bytes), (PARTS * PART, 0), "{status}");
+        let asked = origin.asked();
+        assert_eq!(asked.iter().filter(|asked| asked.method == "PUT").count(), sent, "{status}");
     }
 }
