@@ -15,8 +15,9 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 use crate::temporary_files::TemporaryFiles;
 
-/// How long the work may take to end in good order, for instance while a full pipe blocks a write.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the work may take to end in good order, for instance while a full pipe blocks a write. Parts of
+/// an upload are deleted meanwhile, for which there are five seconds, and the error is said after them.
+const GRACE: Duration = Duration::from_secs(7);
 
 /// Signals closer together are one: timeout(1) tells the program and then its group.
 const TOGETHER: Duration = Duration::from_millis(300);

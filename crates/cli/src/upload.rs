@@ -70,8 +70,8 @@ impl Upload<'_> {
         let (tell, told) = mpsc::channel();
         let reader = thread::Builder::new().name("flatout-input".to_owned());
         let started = reader.spawn(move || {
-            // Where the upload has ended it says why itself.
-            let _ = tell.send(read_all(input, uploader));
+            // Told before the uploader is dropped, which ends the upload.
+            read_all(input, uploader, |error| drop(tell.send(error)));
         });
         if let Err(error) = started {
             return TransferOutcome::of(Err(Failure::local("start", "a thread", &error)));
@@ -80,8 +80,8 @@ impl Upload<'_> {
             bar.follow(&transfer);
             let ended = transfer.wait();
             match told.try_recv() {
-                Ok(Err(error)) => Err(unread(&name, &error)),
-                _ => Ok(ended?),
+                Ok(error) => Err(unread(&name, &error)),
+                Err(_) => Ok(ended?),
             }
         })
     }
@@ -112,21 +112,17 @@ fn stdin() -> io::Result<File> {
     Ok(input)
 }
 
-/// Reads to the end, straight into the rooms of the upload. An error abandons the upload.
-fn read_all(mut input: File, mut uploader: StreamUploader) -> io::Result<()> {
+/// Reads to the end, straight into the rooms of the upload. An error abandons the upload, and is told before.
+fn read_all(mut input: File, mut uploader: StreamUploader, tell: impl FnOnce(io::Error)) {
     // Once the upload has ended its error counts.
     while let Ok(space) = uploader.space() {
         match input.read(space) {
-            Ok(0) => {
-                uploader.finish();
-                break;
-            }
+            Ok(0) => return uploader.finish(),
             Ok(bytes) => uploader.advance(bytes),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return tell(error),
         }
     }
-    Ok(())
 }
 
 /// The failure of what is to be sent and cannot be looked at.

@@ -164,7 +164,8 @@ pub struct Uploads {
     /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: String,
-    /// Abort them: the origin deletes their parts
+    /// Abort them: the origin deletes their parts. One that is running fails; of a whole bucket
+    /// --older-than has to say which
     #[arg(long)]
     pub abort: bool,
     /// Only uploads that were begun longer ago, as in 7d, 12h; one whose age the origin does not state is

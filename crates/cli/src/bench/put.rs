@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-use flatout_engine::{Client, Dialect};
+use flatout_engine::{Client, Dialect, ErrorKind};
 use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::location::Location;
 
@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::origin;
+use crate::upload::unreadable;
 
 pub fn put(args: &BenchPut, console: &Console) -> Result<Exit, Failure> {
     let bench = prepare(args.file.as_deref(), args.size, &args.target, &args.knobs, console)?;
@@ -63,7 +64,7 @@ fn payload(file: Option<&Path>, size: Option<u64>) -> Result<(Payload, u64), Fai
     let (payload, bytes) = match file {
         None => (Payload::Synthetic, size.unwrap_or(0)),
         Some(path) => {
-            let found = path.metadata().map_err(|error| Failure::local("read", path.display(), &error))?;
+            let found = path.metadata().map_err(|error| unreadable(&path.display().to_string(), &error))?;
             if !found.is_file() {
                 let failure = Failure::usage(format!("bench: {}: is no regular file", path.display()));
                 return Err(failure.with_hint("name a file, or leave it out for --size"));
@@ -87,10 +88,17 @@ fn refuse_plain(location: &Location) -> Result<(), Failure> {
     }
 }
 
-/// Each run writes the object anew: it must not be somebody's. Where nobody may ask, the runs find out what
-/// they may do.
+/// Each run writes the object anew: it must not be somebody's.
 fn refuse_other_objects(client: &Client, location: &Location) -> Result<(), Failure> {
-    let Ok(found) = client.stat(location) else { return Ok(()) };
+    let found = match client.stat(location) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            let failure = Failure::from(error);
+            let message = format!("bench: whether an object is there is not known: {}", failure.message);
+            return Err(Failure { message, ..failure });
+        }
+    };
     if found.metadata.iter().any(|(name, _)| name == MARK) {
         return Ok(());
     }

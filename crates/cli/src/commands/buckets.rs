@@ -14,7 +14,7 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
-use crate::select::{Filters, Source};
+use crate::select::Source;
 use crate::{origin, outages};
 
 /// What a bucket holds.
@@ -23,6 +23,8 @@ struct Contents {
     objects: u64,
     bytes: u64,
     uploads: u64,
+    /// When the newest of the objects was written, in Unix seconds by the origin's clock.
+    newest_s: u64,
 }
 
 pub fn make(args: &Mb, console: &Console) -> Result<Exit, Failure> {
@@ -98,6 +100,7 @@ fn count(bucket: &Location, client: &Client) -> Result<Contents, Failure> {
     for entry in client.list(bucket, true)? {
         if let Entry::Object(listed) = entry? {
             contents.objects += 1;
+            contents.newest_s = contents.newest_s.max(listed.last_modified);
             contents.bytes += listed.size;
         }
     }
@@ -109,7 +112,7 @@ fn count(bucket: &Location, client: &Client) -> Result<Contents, Failure> {
 }
 
 fn worded(contents: &Contents) -> String {
-    let Contents { objects, bytes, uploads } = contents;
+    let Contents { objects, bytes, uploads, .. } = contents;
     let (objects, uploads) = (counted(*objects, "object"), counted(*uploads, "unfinished upload"));
     format!("{objects} ({}) and {uploads}", format_size(*bytes))
 }
@@ -147,7 +150,7 @@ fn empty(
     if contents.objects > 0 {
         let mut removal = Removal::new(console, false);
         let source = Source::folder(bucket).expect("a bucket can be listed");
-        removal.delete_many(client, &source, &Filters::default())?;
+        removal.delete_up_to(client, &source, contents.newest_s)?;
         let exit = removal.exit();
         if exit != Exit::Clean {
             return removal.conclude(false).map(Some);

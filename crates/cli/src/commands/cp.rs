@@ -143,10 +143,13 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
             _ => unreachable!("that is a copy from object to object"),
         },
         (false, true) => unreachable!("that is an upload"),
-        (false, false) if origin::is_a_path(source) => {
+        (false, false) if origin::is_a_path(source) || Path::new(source).exists() => {
             let failure =
                 Failure::usage(format!("cp: {source}: one side has to be a URL, and both are paths"));
-            Err(failure.with_hint("to download: `flatout cp s3://BUCKET/KEY FILE`; cp(1) copies files"))
+            Err(failure.with_hint(
+                "`flatout cp s3://BUCKET/KEY FILE` downloads, `flatout cp FILE s3://BUCKET/KEY` uploads; cp(1) copies \
+                 files",
+            ))
         }
         (false, false) => origin::location("read", source).map(drop),
     }

@@ -94,6 +94,21 @@ struct OneCopy {
     from: Location,
     to: Location,
     bytes: u64,
+    /// The target lies within the source: an object that is there may be copied later.
+    is_within: bool,
+}
+
+impl OneCopy {
+    /// Nothing of the source is replaced before it is copied.
+    fn check(&self) -> Result<(), Error> {
+        let OneCopy { from, to, is_within, .. } = self;
+        if !is_within {
+            return Ok(());
+        }
+        let cause = format!("its copy would go to {to}, which is within what is copied");
+        let error = Error::new(ErrorKind::Usage, cause).with_hint("copy to a prefix beside the source");
+        Err(error.during("copy", from))
+    }
 }
 
 /// What became of one.
@@ -127,7 +142,9 @@ impl Worker<'_> {
         }
     }
 
-    fn copy(&self, OneCopy { from, to, bytes }: &OneCopy) -> Result<Option<Report>, Error> {
+    fn copy(&self, copy: &OneCopy) -> Result<Option<Report>, Error> {
+        copy.check()?;
+        let OneCopy { from, to, bytes, .. } = copy;
         if self.no_clobber && is_there(self.client, to)? {
             return Ok(None);
         }
@@ -262,9 +279,16 @@ impl Copies<'_> {
             let (Some(from), Some(to)) = (from, to) else { continue };
             // The mark of the folder itself has no name in a bucket's root.
             if !to.key().is_empty() {
-                return Some(Ok(OneCopy { from, to, bytes: listed.size }));
+                let is_within = self.is_within_the_source(&to);
+                return Some(Ok(OneCopy { from, to, bytes: listed.size, is_within }));
             }
         }
+    }
+
+    fn is_within_the_source(&self, to: &Location) -> bool {
+        let from = &self.source.location;
+        let is_one_bucket = (from.scheme(), from.bucket()) == (to.scheme(), to.bucket());
+        is_one_bucket && to.key().starts_with(from.key())
     }
 
     fn finish(&mut self, ended: EndedCopy) -> Result<(), Failure> {
@@ -320,6 +344,10 @@ impl Copies<'_> {
     fn only_say(&mut self) -> Result<(), Failure> {
         while let Some(found) = self.next() {
             match found {
+                Ok(copy) if copy.is_within => {
+                    let error = copy.check().expect_err("it is within");
+                    self.failed(&copy.from, &copy.to, &error, 0.0)?;
+                }
                 Ok(OneCopy { from, to, .. }) => {
                     self.summary.objects += 1;
                     self.console.answer(&format!("would copy {} -> {}", shown(&from), shown(&to)))?;

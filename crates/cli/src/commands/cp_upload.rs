@@ -59,7 +59,11 @@ fn copy(
     let client = origin::client(console, knobs, &[Dialect::of(target)])?;
     outages::tell(&client, console, Carries::Lines);
     // The origin judges it again when the object is to appear; this spares sending what would be refused.
-    if no_clobber && is_there(&client, target)? {
+    // Keys that may not list are told that they may not look at an object that is not there.
+    let is_known = |error: &Error| error.kind() == ErrorKind::Denied && !dry_run;
+    if no_clobber
+        && is_there(&client, target).or_else(|error| if is_known(&error) { Ok(false) } else { Err(error) })?
+    {
         return left_out(source, target, console);
     }
     if dry_run {

@@ -13,7 +13,8 @@ use walkdir::WalkDir;
 
 use crate::args::Cp;
 use crate::commands::copied::amount;
-use crate::commands::repeats::{Repeats, Rest};
+use crate::commands::failures::Failures;
+use crate::commands::repeats::{Repeats, Rest, counted};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -104,8 +105,7 @@ impl Walk {
         if kind.is_dir() {
             return None;
         }
-        let below = path.strip_prefix(&self.folder).unwrap_or(path);
-        let Some(name) = below.to_str() else {
+        let Some(name) = self.below(path) else {
             return self.leave_out(path, "its name is not UTF-8, which keys are");
         };
         if !self.filters.take(name) {
@@ -138,15 +138,27 @@ impl Walk {
         })
     }
 
+    /// Its path below the folder, where that is UTF-8.
+    fn below<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        path.strip_prefix(&self.folder).unwrap_or(path).to_str()
+    }
+
     fn leave_out(&self, path: &Path, why: &str) -> Option<WantedPut> {
         // When all is cancelled, the receiver is gone.
         let _ = self.left.send(Left::Out { path: path.to_path_buf(), why: why.to_owned() });
         None
     }
 
-    /// What could not be looked at: a folder that may not be read, a link in a circle or to nothing.
+    /// What could not be looked at: a folder that may not be read, a link in a circle or to nothing, unless
+    /// the link is left out anyway.
     fn unread(&self, error: &walkdir::Error) {
-        let path = error.path().unwrap_or(&self.folder).display();
+        let path = error.path().unwrap_or(&self.folder);
+        let is_link = error.io_error().is_none_or(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let is_meant = |name: &str| self.filters.take(name) && self.filters.goes_into(name);
+        if is_link && !self.below(path).is_none_or(is_meant) {
+            return;
+        }
+        let path = path.display();
         let failure = match (error.io_error(), error.loop_ancestor()) {
             (Some(gone), _) if gone.kind() == std::io::ErrorKind::NotFound => {
                 let failure = Failure::local("read", path, gone);
@@ -172,7 +184,10 @@ impl Iterator for Walk {
         loop {
             match self.entries.next()? {
                 Ok(entry) => {
-                    if let Some(wanted) = self.choose(&entry) {
+                    let is_left = |name: &str| !name.is_empty() && !self.filters.goes_into(name);
+                    if entry.file_type().is_dir() && self.below(entry.path()).is_some_and(is_left) {
+                        self.entries.skip_current_dir();
+                    } else if let Some(wanted) = self.choose(&entry) {
                         return Some(Ok(wanted));
                     }
                 }
@@ -189,10 +204,9 @@ struct Copy<'a> {
     console: &'a Console,
     summary: events::Summary,
     unverified: u64,
-    exit: Exit,
-    last_hint: Option<String>,
-    failures: Repeats<Failure>,
+    failures: Failures<'a>,
     warnings: Repeats<String>,
+    has_left_out: bool,
     start: Instant,
 }
 
@@ -204,10 +218,9 @@ impl<'a> Copy<'a> {
             console,
             summary: events::Summary { action: "upload", ..Default::default() },
             unverified: 0,
-            exit: Exit::Clean,
-            last_hint: None,
-            failures: Repeats::new(args.verbose),
+            failures: Failures::new(console, "cp", args.verbose),
             warnings: Repeats::new(args.verbose),
+            has_left_out: false,
             start: Instant::now(),
         }
     }
@@ -221,7 +234,13 @@ impl<'a> Copy<'a> {
             bar.show_many(&shown(&many.progress()));
             bar.above(|| {
                 told.try_iter().try_for_each(|left| self.tell_left(left))?;
-                ended.into_iter().try_for_each(|finished| self.tell(finished))
+                for finished in ended {
+                    let has_bucket = self.tell(finished)?;
+                    if !has_bucket {
+                        many.cancel_switch()();
+                    }
+                }
+                Ok::<(), Failure>(())
             })?;
             self.console.flush()?;
         }
@@ -234,10 +253,10 @@ impl<'a> Copy<'a> {
                 "cp: {}: interrupted: files that were not sent by then are missing",
                 self.args.source
             );
-            self.fail(&Failure::interrupted(why));
+            self.failures.of_all(&Failure::interrupted(why));
         }
         if let Some(error) = many.incomplete() {
-            self.fail(&error.into());
+            self.failures.of_all(&error.into());
         }
         Ok(())
     }
@@ -258,8 +277,9 @@ impl<'a> Copy<'a> {
         told.try_iter().try_for_each(|left| self.tell_left(left))
     }
 
-    /// What became of one file: its event, and the error if there is one. It stops no other.
-    fn tell(&mut self, finished: FinishedPut) -> Result<(), Failure> {
+    /// What became of one file: its event, and the error if there is one. It stops no other, unless there is
+    /// no bucket: false.
+    fn tell(&mut self, finished: FinishedPut) -> Result<bool, Failure> {
         let FinishedPut { wanted, result, seconds } = finished;
         self.summary.objects += 1;
         let source = UploadSource::File(wanted.path);
@@ -278,28 +298,24 @@ impl<'a> Copy<'a> {
                 event.verified = Some(done.verified.to_string());
                 event.etag = done.version.etag.clone();
                 event.tails = events::Tails::of(Some(&done));
-                self.console.event(Carries::Lines, &event)
+                self.console.event(Carries::Lines, &event)?;
             }
-            Err(error) if self.args.no_clobber && error.kind() == ErrorKind::Changed => {
+            Err(error) if error.is_there() => {
                 self.summary.skipped += 1;
                 (event.status, event.reason) = ("skipped", Some("an object of that name exists".to_owned()));
-                self.console.event(Carries::Lines, &event)
+                self.console.event(Carries::Lines, &event)?;
             }
             Err(error) => {
                 self.summary.failed += 1;
                 self.console.event(Carries::Lines, &event)?;
-                // What a signal ended needs no line for each file.
+                // What a signal ended, or the want of a bucket, needs no line for each file.
                 if error.kind() != ErrorKind::Cancelled {
-                    let failure = Failure::from(error);
-                    self.exit = self.exit.max(failure.exit);
-                    let reason = failure.message.replace(&wanted.location.to_string(), "");
-                    if let Some(failure) = self.failures.take(&reason, failure) {
-                        self.fail(&failure);
-                    }
+                    self.failures.of_object(&error)?;
                 }
-                Ok(())
+                return Ok(error.kind() != ErrorKind::NotFound);
             }
         }
+        Ok(true)
     }
 
     fn tell_left(&mut self, left: Left) -> Result<(), Failure> {
@@ -307,13 +323,13 @@ impl<'a> Copy<'a> {
             Left::Unread(failure) => {
                 // What lies there is not known, so not all is there.
                 let exit = if failure.exit == Exit::Usage { Exit::Failed } else { Exit::Incomplete };
-                self.fail(&Failure { exit, ..failure });
+                self.failures.of_all(&Failure { exit, ..failure });
                 Ok(())
             }
             Left::Out { path, why } => {
                 self.summary.objects += 1;
                 self.summary.skipped += 1;
-                self.exit = self.exit.max(Exit::LeftOut);
+                self.has_left_out = true;
                 if let Some(warning) =
                     self.warnings.take(&why, format!("left out: {}: {why}", path.display()))
                 {
@@ -337,43 +353,34 @@ impl<'a> Copy<'a> {
                 Rest::Many(count, one) => self.console.warn(&format!("{count} more like this: {one}")),
             }
         }
-        for rest in self.failures.rest() {
-            match rest {
-                Rest::Few(few) => few.iter().for_each(|failure| self.fail(failure)),
-                Rest::Many(count, one) => {
-                    let message = format!("{count} more like this: {}", one.message);
-                    self.fail(&Failure { message, ..one });
-                }
-            }
-        }
+        self.failures.tell_repeats();
     }
 
-    fn fail(&mut self, failure: &Failure) {
-        self.exit = self.exit.max(failure.exit);
-        // The same advice once is enough.
-        let hint = failure.hint.clone().filter(|hint| self.last_hint.as_ref() != Some(hint));
-        self.last_hint = failure.hint.clone().or(self.last_hint.take());
-        self.console.failure(Carries::Lines, &Failure { hint, ..failure.clone() });
+    fn exit(&self) -> Exit {
+        let left_out = if self.has_left_out { Exit::LeftOut } else { Exit::Clean };
+        self.failures.exit().max(left_out)
     }
 
     fn conclude(mut self) -> Result<Exit, Failure> {
-        if self.summary.objects == 0 && self.exit == Exit::Clean {
+        if self.summary.objects == 0 && self.exit() == Exit::Clean {
             let failure = Failure::not_found(format!("cp: {}: there is no file to copy", self.args.source));
-            self.fail(
-                &failure
-                    .with_hint("check the folder, and --include and --exclude; empty folders are no objects"),
-            );
+            self.failures
+                .of_all(&failure.with_hint(
+                    "check the folder, and --include and --exclude; empty folders are no objects",
+                ));
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
-        self.summary.exit = self.exit.code();
+        let exit = self.exit();
+        self.summary.exit = exit.code();
         if self.summary.ok + self.summary.skipped > 0 && !self.args.dry_run {
             let events::Summary { ok, failed, skipped, bytes, resumed, seconds, .. } = self.summary;
             let also =
                 |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
             self.console.say(&format!(
-                "{} -> {}: {ok} objects{}{}, {}, verified: {} of {ok}",
+                "{} -> {}: {}{}{}, {}, verified: {} of {ok}",
                 one_line(&self.args.source),
                 one_line(&self.target.to_string()),
+                counted(ok, "object"),
                 also(failed, "failed"),
                 also(skipped, "skipped"),
                 amount(bytes, resumed, seconds),
@@ -381,7 +388,7 @@ impl<'a> Copy<'a> {
             ))?;
         }
         self.console.event(Carries::Lines, &self.summary)?;
-        Ok(self.exit)
+        Ok(exit)
     }
 }
 

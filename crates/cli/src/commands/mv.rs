@@ -7,13 +7,15 @@ use std::path::Path;
 use flatout_engine::{Client, ErrorKind, Report};
 use flatout_wire::location::Location;
 
-use crate::args::Mv;
+use crate::args::{Cp, Mv};
 use crate::commands::{cp, cp_between, cp_upload};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::origin;
+use crate::select::Source;
+use crate::upload::unreadable;
 
 pub fn run(args: &Mv, console: &Console) -> Result<Exit, Failure> {
     let moved = begin(args, console);
@@ -32,8 +34,10 @@ fn begin(args: &Mv, console: &Console) -> Result<Exit, Failure> {
             let failure = Failure::usage(format!("mv: {source}: a plain URL cannot be deleted"));
             return Err(failure.with_hint("to copy it: `flatout cp URL FILE`"));
         }
+        refuse_many(&copy)?;
         if cp_between::is_meant(&copy) {
             let target = cp_between::target(&copy.target, &source)?;
+            refuse_itself(&source, &target)?;
             return cp::run_and(&copy, console, &|client, done| {
                 confirm(client, &target, done)?;
                 let copied = done.stat.as_ref().and_then(|stat| stat.version.etag.as_deref());
@@ -55,7 +59,11 @@ fn begin(args: &Mv, console: &Console) -> Result<Exit, Failure> {
             Failure::usage(why).with_hint("mv(1) moves files; `flatout mv FILE s3://BUCKET/KEY` uploads one")
         );
     }
-    if !Path::new(&copy.source).is_file() || is_no_file(&copy.source) {
+    if cp::is_stdout(&copy.source) || !look(&copy.source)?.is_file() {
+        if Path::new(&copy.source).is_dir() {
+            let failure = Failure::usage(format!("mv: {}: is a folder, and one file is moved", copy.source));
+            return Err(failure.with_hint("copy it by `flatout cp -r`, then delete it by rm(1)"));
+        }
         let failure = Failure::usage(format!("mv: {}: a file is wanted", copy.source));
         return Err(failure.with_hint("what a pipe or standard input brings is copied: `flatout cp - URL`"));
     }
@@ -73,7 +81,27 @@ fn is_no_file(typed: &str) -> bool {
 }
 
 fn look(path: &str) -> Result<Metadata, Failure> {
-    fs::metadata(path).map_err(|error| Failure::local("read", path, &error))
+    fs::metadata(path).map_err(|error| unreadable(path, &error))
+}
+
+/// One object is moved: a copy of many deletes none.
+fn refuse_many(copy: &Cp) -> Result<(), Failure> {
+    let source = origin::object("move", &copy.source)?;
+    if !Source::is_pattern(&source) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("mv: {source}: one object is moved, and * ? [ {{ may mean many"));
+    Err(failure.with_hint("copy them by `flatout cp`, look, and delete them by `flatout rm`"))
+}
+
+/// S3 and OSS may be two doors to one object: its copy would replace it, and then it would be deleted.
+fn refuse_itself(source: &Location, target: &Location) -> Result<(), Failure> {
+    if source.scheme() == target.scheme() || source.in_bucket() != target.in_bucket() {
+        return Ok(());
+    }
+    let why = format!("mv: {source} -> {target}: they may be one object, which would be lost");
+    Err(Failure::usage(why)
+        .with_hint("copy it by `flatout cp`, look at both, and delete one by `flatout rm`"))
 }
 
 /// Looks whether the object that was made is there, as it was made.

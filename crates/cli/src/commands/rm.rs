@@ -114,6 +114,8 @@ struct Listed {
     filters: Filters,
     found: Arc<AtomicU64>,
     found_bytes: Arc<AtomicU64>,
+    /// Only what was written by then, in Unix seconds by the origin's clock.
+    newest_s: u64,
 }
 
 impl Iterator for Listed {
@@ -131,6 +133,9 @@ impl Iterator for Listed {
             }
             let Entry::Object(listed) = entry else { continue };
             let Some(location) = self.source.location.with_key(listed.key) else { continue };
+            if listed.last_modified > self.newest_s {
+                continue;
+            }
             self.found.fetch_add(1, Ordering::Relaxed);
             self.found_bytes.fetch_add(listed.size, Ordering::Relaxed);
             return Some(Ok(Deletion { location, bytes: listed.size }));
@@ -146,6 +151,8 @@ pub struct Removal<'a> {
     failures: Failures<'a>,
     /// A source had nothing.
     missed: Vec<Location>,
+    /// Whether a source stands for what is listed, so that no object had its own line.
+    is_of_many: bool,
     start: Instant,
 }
 
@@ -157,6 +164,7 @@ impl<'a> Removal<'a> {
             summary: events::DeleteSummary { action: "delete", ..Default::default() },
             failures: Failures::new(console, "rm", verbose),
             missed: Vec::new(),
+            is_of_many: false,
             start: Instant::now(),
         }
     }
@@ -241,9 +249,19 @@ impl<'a> Removal<'a> {
         source: &Source,
         filters: &Filters,
     ) -> Result<(), Failure> {
+        self.delete_listed(client, source, listed(client, source, filters)?)
+    }
+
+    /// Everything below the source that was written by then, in Unix seconds by the origin's clock.
+    pub fn delete_up_to(&mut self, client: &Client, source: &Source, newest_s: u64) -> Result<(), Failure> {
+        let listed = Listed { newest_s, ..listed(client, source, &Filters::default())? };
+        self.delete_listed(client, source, listed)
+    }
+
+    fn delete_listed(&mut self, client: &Client, source: &Source, deletions: Listed) -> Result<(), Failure> {
+        self.is_of_many = true;
         let armed = self.console.interrupt.arm();
         let (console, before) = (self.console, self.summary.objects);
-        let deletions = listed(client, source, filters)?;
         let (found, found_bytes) = (deletions.found.clone(), deletions.found_bytes.clone());
         let bar = Bar::new(console, Carries::Lines, "");
         let mut refused = None;
@@ -368,7 +386,7 @@ impl<'a> Removal<'a> {
         // A single object has its own line.
         if is_dry && objects > 1 {
             self.console.say(&format!("{}, {}", counted(objects, "object"), format_size(bytes)))?;
-        } else if ok > 1 || failed > 0 && ok > 0 {
+        } else if ok > 0 && (self.is_of_many || ok > 1 || failed > 0) {
             let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
             let (ok, size) = (counted(ok, "object"), format_size(bytes));
             self.console.say(&format!("deleted {ok}{failed}, {size} in {seconds:.2} s"))?;
@@ -405,6 +423,7 @@ fn listed(client: &Client, source: &Source, filters: &Filters) -> Result<Listed,
         filters: filters.clone(),
         found: Arc::default(),
         found_bytes: Arc::default(),
+        newest_s: u64::MAX,
     })
 }
 

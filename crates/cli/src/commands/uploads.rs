@@ -18,6 +18,11 @@ pub fn run(args: &Uploads, console: &Console) -> Result<Exit, Failure> {
         let failure = Failure::usage(format!("list uploads: {location}: a plain http server has no uploads"));
         return Err(failure.with_hint("name a bucket by s3:// or oss://"));
     }
+    if args.abort && args.older_than.is_none() && location.key().is_empty() {
+        let why =
+            format!("uploads: {location}: --abort of a whole bucket ends uploads that are running, too");
+        return Err(Failure::usage(why).with_hint("add --older-than 1d, or 0s for all that there are"));
+    }
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
     let mut summary = events::UploadsSummary { action: "uploads", ..Default::default() };

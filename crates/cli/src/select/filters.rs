@@ -24,6 +24,14 @@ impl Filters {
     }
 }
 
+impl Filters {
+    /// Whether something below this folder may be taken: not where all of it is excluded.
+    pub fn goes_into(&self, folder: &str) -> bool {
+        let decides = |(pattern, include): &&(Pattern, bool)| *include || pattern.has_all_below(folder);
+        self.rules.iter().find(decides).is_none_or(|(_, include)| *include)
+    }
+}
+
 impl Args for Filters {
     fn augment_args(command: Command) -> Command {
         let flag = |name: &'static str, help: &'static str| {
@@ -79,6 +87,23 @@ mod tests {
         for path in left {
             assert!(!filters.take(path), "{typed:?} leaves {path}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_left_where_all_of_it_is_excluded() {
+        let check = |typed: &[&str], into: &[&str], left: &[&str]| {
+            let command = Filters::augment_args(Command::new("test").no_binary_name(true));
+            let matches = command.try_get_matches_from(typed).expect("good flags");
+            let filters = Filters::from_arg_matches(&matches).expect("good patterns");
+            assert!(into.iter().all(|folder| filters.goes_into(folder)), "{typed:?}");
+            assert!(left.iter().all(|folder| !filters.goes_into(folder)), "{typed:?}");
+        };
+        check(&[], &["a"], &[]);
+        check(&["--exclude", "skip/"], &["a", "skipped"], &["skip", "a/skip", "skip/b"]);
+        check(&["--exclude", "/a/**"], &["b/a"], &["a", "a/b"]);
+        check(&["--exclude", "*"], &["a"], &[]);
+        check(&["--include", "*.bin", "--exclude", "skip/"], &["skip"], &[]);
+        check(&["--exclude", "skip/", "--include", "*.bin"], &["a"], &["skip"]);
     }
 
     #[test]

@@ -48,6 +48,12 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         self.regex.is_match(name)
     }
+
+    /// Whether it matches every path below this folder, as far as its end tells.
+    pub fn has_all_below(&self, folder: &str) -> bool {
+        let is_open = self.typed.ends_with('/') || self.typed.ends_with("**");
+        is_open && self.matches(&format!("{folder}/"))
+    }
 }
 
 impl fmt::Debug for Pattern {

@@ -43,11 +43,18 @@ const SLOWLY: [&str; 6] = ["--bandwidth", "8MiB/s", "--part-size", "5MiB", "--pa
 /// others are there.
 #[test]
 fn files_that_change_under_the_copy_are_named_and_stop_no_other() {
+    for more in [&[][..], &["--no-clobber"]] {
+        check_files_that_change(more);
+    }
+}
+
+fn check_files_that_change(more: &[&str]) {
     let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
     let root = long_and_small(&folder);
     let (long, last) = (format!("{root}/0-long"), format!("{root}/2-last"));
     fs::write(&last, b"it will be gone").unwrap();
-    let mut child = begin(at(&buckets, &[&["cp", "-r", &root, "s3://bucket/up"], &SLOWLY[..]].concat()));
+    let mut child =
+        begin(at(&buckets, &[&["cp", "-r", &root, "s3://bucket/up"], &SLOWLY[..], more].concat()));
     // The long one has begun, and is opened; the last one is far from it.
     wait_until("the long file", || parts(&buckets) > 0 || child.try_wait().unwrap().is_some());
     OpenOptions::new().append(true).open(&long).unwrap().write_all(b"more").unwrap();
@@ -72,6 +79,51 @@ fn files_that_change_under_the_copy_are_named_and_stop_no_other() {
         assert!(there == bytes(SMALL_BYTES + number), "{number}: other bytes");
     }
     assert_eq!(parts(&buckets), 0, "an upload is left");
+}
+
+/// What is excluded is not looked at: neither a link to nothing nor a folder that may not be read.
+#[test]
+fn what_is_excluded_is_no_error() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let root = folder.at("data");
+    let (skip, closed) = (format!("{root}/a/skip"), format!("{root}/closed"));
+    for path in [&skip, &closed] {
+        fs::create_dir_all(path).unwrap();
+    }
+    fs::write(format!("{root}/a/good"), b"good").unwrap();
+    std::os::unix::fs::symlink("nothing", format!("{skip}/broken")).unwrap();
+    std::os::unix::fs::symlink("nothing", format!("{root}/dead.lnk")).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+    let exclude = ["--exclude", "skip/", "--exclude", "*.lnk", "--exclude", "/closed/"];
+    let copy = [&["cp", "-r", &root, "s3://bucket/up"], &exclude[..]].concat();
+    let ended = run(&mut without_override(at(&buckets, &copy)));
+    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+    ended.clean();
+    assert_eq!(keys(&buckets, "up/"), ["up/a/good"]);
+}
+
+/// One answer is enough, and each file that was not sent is an event all the same.
+#[test]
+fn a_bucket_that_is_not_there_is_asked_for_once() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let root = long_and_small(&folder);
+    let ended = run(&mut at(&buckets, &["cp", "-r", &root, "s3://nowhere/up", "--json", "--parallel", "2"]));
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let events = ended.events();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+    assert!(of("error") <= 4, "{} errors: {}", of("error"), ended.stderr);
+    assert!(ended.stderr.contains("no such bucket"), "{}", ended.stderr);
+}
+
+/// A run that never began leaves no journal.
+#[test]
+fn nothing_is_noted_of_an_upload_that_never_began() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let (file, state) = (folder.at("file"), folder.at("state"));
+    fs::write(&file, bytes(20 * MIB)).unwrap();
+    let mut command = at(&buckets, &["cp", &file, "s3://nowhere/key"]);
+    run(command.env("XDG_STATE_HOME", &state)).refused(1, &["no such bucket"]);
+    assert_eq!(fs::read_dir(format!("{state}/flatout/uploads")).unwrap().count(), 0);
 }
 
 #[test]

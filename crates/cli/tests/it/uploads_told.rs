@@ -358,9 +358,22 @@ fn what_a_bucket_holds_is_said_before_it_is_deleted() {
     let (log, is_said, came_early) =
         (Log::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let (noted, said, early) = (log.clone(), is_said.clone(), came_early.clone());
+    let (went, listings) = (Log::default(), AtomicUsize::new(0));
+    let asked_for = went.clone();
     let raw = Raw::start(move |asked| match asked.method() {
         "GET" if asked.path().contains("uploads") => uploads(&[("part", 1_000_000_000)]),
-        "GET" => page(&keys(0..2), None),
+        // One of them came once they were counted.
+        "GET" if listings.fetch_add(1, Ordering::SeqCst) == 0 => page(&keys(0..2), None),
+        "GET" => {
+            let at = |key: &str, day: &str| {
+                format!(
+                    "<Contents><Key>{key}</Key><Size>2</Size><LastModified>{day}</LastModified></Contents>"
+                )
+            };
+            let all: String = keys(0..2).iter().map(|key| at(key, "1970-01-01T00:00:00Z")).collect();
+            let late = at("late", "2026-11-26T00:00:00Z");
+            xml("200 OK", &format!("<ListBucketResult>{all}{late}</ListBucketResult>"))
+        }
         method => {
             note(&noted, asked);
             let begun = Instant::now();
@@ -369,7 +382,10 @@ fn what_a_bucket_holds_is_said_before_it_is_deleted() {
             }
             early.fetch_or(!said.load(Ordering::SeqCst), Ordering::SeqCst);
             match method {
-                "POST" => result(&gone(&named(asked))),
+                "POST" => {
+                    asked_for.lock().unwrap().extend(named(asked));
+                    result(&gone(&named(asked)))
+                }
                 _ => deleted(),
             }
         }
@@ -387,7 +403,38 @@ fn what_a_bucket_holds_is_said_before_it_is_deleted() {
     let log = log.lock().unwrap();
     let methods: Vec<&str> = log.iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(methods, ["DELETE", "POST", "DELETE"], "{log:?}");
+    assert_eq!(*went.lock().unwrap(), keys(0..2), "what came later stays");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
     assert!(rest.ends_with("deleted s3://bucket\n"), "{rest}");
+}
+
+/// S3 tells keys that may not list that they may not look at what is not there.
+#[test]
+fn no_clobber_is_judged_by_the_origin_where_nobody_may_look() {
+    let folder = Folder::new();
+    let file = folder.at("file");
+    fs::write(&file, b"12345").unwrap();
+    let raw = Raw::start(|asked| match (asked.method(), asked.header("if-none-match")) {
+        ("HEAD", _) => Answer::new("403 Forbidden", &[("content-length", "0")], b""),
+        ("PUT", Some("*")) => taken(asked, "\"1\""),
+        other => panic!("{other:?} was not to be asked"),
+    });
+    run(&mut at(&raw, &["cp", "-n", &file, "s3://bucket/key"])).clean();
+}
+
+/// What is there is not known to be the bench's own.
+#[test]
+fn bench_put_writes_over_nothing_that_it_cannot_look_at() {
+    let log = Log::default();
+    let noted = log.clone();
+    let raw = Raw::start(move |asked| {
+        note(&noted, asked);
+        Answer::new("403 Forbidden", &[("content-length", "0")], b"")
+    });
+    let ended = run(&mut at(&raw, &["bench", "put", "--size", "1KiB", "s3://bucket/key", "--repeat", "1"]));
+    assert_eq!(ended.code, Some(5), "{}", ended.stderr);
+    assert!(ended.stderr.contains("whether an object is there is not known"), "{}", ended.stderr);
+    let log = log.lock().unwrap();
+    assert!(log.iter().all(|line| line.starts_with("HEAD ")), "{log:?}");
 }

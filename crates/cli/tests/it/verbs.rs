@@ -53,6 +53,8 @@ fn single_objects_are_deleted_and_missing_ones_are_errors() {
         let summary = events.last().unwrap();
         assert_eq!((&summary["ok"], &summary["failed"], &summary["exit"]), (&1.into(), &1.into(), &1.into()));
         assert_eq!(keys(&buckets, "bucket"), set(&["c"]));
+        let said = run(&mut at(&buckets, &["rm", "--all", &url("[c]")])).clean();
+        assert!(said.text().starts_with("deleted 1 object, 5B in "), "{}", said.text());
     }
 }
 
@@ -163,9 +165,16 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["mv", "s3://bucket/none", "s3://bucket/new"], 1, &["no such object"]),
         (&["mv", "s3://bucket/key", "-"], 4, &["moved to a file"]),
         (&["mv", "s3://bucket/key", "/dev/null"], 4, &["moved to a file"]),
+        (&["mv", "s3://bucket/key", "oss://bucket/key"], 4, &["may be one object", "would be lost"]),
+        (&["mv", "s3://bucket/d/*", "s3://bucket/new/"], 4, &["one object is moved"]),
+        (&["mv", "s3://bucket/d/*", &here], 4, &["one object is moved"]),
+        (&["mv", &absent, "s3://bucket/new"], 1, &["absent: No such file", "check the path"]),
+        (&["cp", &file, "s3:bucket"], 4, &["one side has to be a URL"]),
+        (&["cp", &file, "s3://bucket/none", "--if-match", "x"], 1, &["no object whose ETag"]),
+        (&["uploads", "s3://bucket", "--abort"], 4, &["are running", "--older-than"]),
         (&["mv", "http://127.0.0.1:1/x", &absent], 4, &["cannot be deleted"]),
         (&["mv", "-", "s3://bucket/new"], 4, &["a file is wanted"]),
-        (&["mv", &here, "s3://bucket/new"], 4, &["a file is wanted"]),
+        (&["mv", &here, "s3://bucket/new"], 4, &["is a folder", "cp -r"]),
         (&["mv", &file, "s3://nowhere/new"], 1, &["no such bucket"]),
         (&["mv", &file, &absent], 4, &["mv: ", "one side has to be a URL"]),
         (&["mv", "s3://bucket/key", "s3://nowhere/new"], 1, &["no such bucket"]),
@@ -438,6 +447,27 @@ fn plain(method: &str, url: &str) -> String {
 }
 
 /// Keys go below the target as they lie below the source, marks of folders and odd names included.
+/// A copy that goes to a name within the source would replace what is still to be copied.
+#[test]
+fn what_is_copied_to_a_folder_above_replaces_nothing_of_the_source() {
+    let objects: [(&str, &[u8]); 3] =
+        [("bucket/h/a/x", b"outer"), ("bucket/h/a/a/x", b"inner"), ("bucket/h/a/y", b"y")];
+    for scheme in ["s3", "oss"] {
+        let buckets = Buckets::new(&objects);
+        let (from, to) = (format!("{scheme}://bucket/h/a/"), format!("{scheme}://bucket/h/"));
+        for more in [&["--dry-run"][..], &[]] {
+            let ended = run(&mut at(&buckets, &[&["cp", "-r", &from, &to], more].concat()));
+            assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+            assert_eq!(ended.stderr.matches("within what is copied").count(), 1, "{}", ended.stderr);
+        }
+        assert_eq!(keys(&buckets, "bucket"), set(&["h/a/a/x", "h/a/x", "h/a/y", "h/x", "h/y"]));
+        for (name, content) in objects {
+            assert_eq!(stored(&buckets, name).unwrap(), content, "{name}");
+        }
+        assert_eq!(stored(&buckets, "bucket/h/x").unwrap(), b"outer");
+    }
+}
+
 #[test]
 fn a_folder_is_copied_to_another() {
     for (from_scheme, to_scheme) in [("s3", "s3"), ("oss", "oss"), ("s3", "oss"), ("oss", "s3")] {
