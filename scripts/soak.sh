@@ -7,8 +7,8 @@
 #       what tests draw by chance, from so many fresh seeds (10); a seed that fails prints the command that runs it again
 #   scripts/soak.sh outages
 #       every outage on every road, and the tables of how soon transfers went on
-#   scripts/soak.sh kills [KILLS [MIB]]
-#       an upload of so many MiB (4096) that is killed with -9 at so many moments (20), and run again
+#   scripts/soak.sh kills
+#       a download and an upload of 4 GiB, each killed with -9 at 20 moments and run again (scripts/resume_kill.py)
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -57,8 +57,13 @@ try() {
 outages() { FLATOUT_OUTAGES=all $cargo test -p flatout-cli --test real outages:: -- --nocapture; }
 
 kills() {
-    FLATOUT_KILLS=${1:-20} FLATOUT_KILLS_MIB=${2:-4096} $cargo test -p flatout-cli --test it \
-        killed_at_any_moment -- --nocapture
+    local direction code=0
+    $cargo build --release -p flatout-cli || return 1
+    for direction in down up; do
+        unshare -rn sh -c "ip link set lo up && python3 scripts/resume_kill.py $direction target/release/flatout \
+            /dev/shm/flatout-kill-$$" || code=1
+    done
+    return $code
 }
 
 leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
