@@ -35,7 +35,7 @@ use crate::sink::end::{End, OnEnd};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::Resources;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
-use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, UNKNOWN_END, nonsensical, says_there};
+use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
 use crate::transfer::workers::run_until_stopped;
 use crate::transfer::{ActiveTransfer, Running};
 
@@ -537,14 +537,7 @@ async fn is_there(
     source: &Source,
     expected: Option<&str>,
 ) -> Result<bool, Error> {
-    let head = match call_whole(shard, Operation::Head(copy.target.clone())).await {
-        Ok((head, _)) => head,
-        Err(Failure { status: Some(404), .. }) => return Ok(false),
-        Err(failure) => return Err(failure.error.with_further_hint(UNKNOWN_END)),
-    };
-    if head.content_length != Some(source.bytes) {
-        return Ok(false);
-    }
+    let Some(head) = object_there(shard, &copy.target, source.bytes).await? else { return Ok(false) };
     let verified = match verified(&source.head, &head) {
         Ok(verified @ Verified::Whole(_)) => verified,
         Ok(verified) if expected.is_some() && head.etag.as_deref() == expected => verified,

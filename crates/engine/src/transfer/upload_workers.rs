@@ -15,7 +15,7 @@ use flatout_wire::object_options::Condition;
 use flatout_wire::upload_answers;
 use flatout_wire::verdict::Reason;
 
-use crate::api::account::{Dialect, Operation};
+use crate::api::account::{Dialect, Operation, Target};
 use crate::api::refusal::Failure;
 use crate::api::template::{Asked, RequestTemplate};
 use crate::api::write::{Content, WriteStep};
@@ -50,7 +50,7 @@ pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-pub(super) const UNKNOWN_END: &str =
+const UNKNOWN_END: &str =
     "the answer that tells of the object was lost: look whether it is there before you send it again";
 
 impl WorkSource for Upload {
@@ -377,14 +377,7 @@ pub(super) async fn is_stored(
     content: Content,
     etag: Option<&str>,
 ) -> Result<bool, Error> {
-    let head = match call_whole(shard, Operation::Head(upload.target.clone())).await {
-        Ok((head, _)) => head,
-        Err(Failure { status: Some(404), .. }) => return Ok(false),
-        Err(failure) => return Err(failure.error.with_further_hint(UNKNOWN_END)),
-    };
-    if head.content_length != Some(content.bytes) {
-        return Ok(false);
-    }
+    let Some(head) = object_there(shard, &upload.target, content.bytes).await? else { return Ok(false) };
     let by_checksum = compared(&head, content.checksum, "object").ok();
     let by_etag = etag.is_some() && head.etag.as_deref() == etag;
     let verified = match by_checksum {
@@ -399,6 +392,22 @@ pub(super) async fn is_stored(
     });
     upload.forget_journal();
     Ok(true)
+}
+
+/// The object, if one of that length is there; for whoever does not know whether it was made.
+///
+/// # Errors
+/// The origin could not be asked, so that the end is unknown.
+pub(super) async fn object_there(
+    shard: &Rc<Shard>,
+    target: &Target,
+    bytes: u64,
+) -> Result<Option<Head>, Error> {
+    match call_whole(shard, Operation::Head(target.clone())).await {
+        Ok((head, _)) => Ok(Some(head).filter(|head| head.content_length == Some(bytes))),
+        Err(Failure { status: Some(404), .. }) => Ok(None),
+        Err(failure) => Err(failure.error.with_further_hint(UNKNOWN_END)),
+    }
 }
 
 /// Deletes the parts of an upload that has failed, once no worker sends one any more.

@@ -1,14 +1,30 @@
 //! An upload that was broken off: at an origin that does not say which parts it has, and at its very end.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use flatout_engine::{Client, ErrorKind, Put, Source};
+use flatout_engine::{Client, Error, ErrorKind, Put, Report, Source};
 use flatout_wire::location::Location;
 
 use super::checksums::{PART, config};
-use super::origin::{Asked, Origin, answer, object};
+use super::origin::{Asked, Origin, Reply, answer, object};
+
+fn put(client: &Client, path: &Path) -> Result<Report, Error> {
+    let location = Location::parse("s3://bucket/object").expect("a URL");
+    client.put(Put::new(location, Source::File(path.into()))).and_then(|transfer| transfer.wait())
+}
+
+fn begun(id: usize) -> Reply {
+    let made = "InitiateMultipartUploadResult";
+    answer("200 OK", "", &format!("<{made}><UploadId>{id}</UploadId></{made}>"))
+}
+
+fn completed() -> Reply {
+    let done = "CompleteMultipartUploadResult";
+    answer("200 OK", "", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
+}
 
 #[test]
 fn a_file_whose_parts_are_not_listed_is_sent_anew() {
@@ -16,7 +32,7 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
     let path = folder.path().join("file");
     fs::write(&path, object(20 * PART)).expect("a file");
     for status in ["400 Bad Request", "403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
-        let (is_broken, begun) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
+        let (is_broken, uploads) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
         let broken = is_broken.clone();
         let origin = Origin::start(move |asked: &Asked| match &*asked.method {
             "PUT" if asked.part() > Some(15) && broken.load(Ordering::SeqCst) => {
@@ -25,24 +41,14 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
             "PUT" => answer("200 OK", "etag: \"1\"\r\n", ""),
             "GET" => answer(status, "", "<Error><Code>NotImplemented</Code></Error>"),
             "DELETE" => answer("204 No Content", "", ""),
-            "POST" if asked.path.contains("?uploads") => {
-                let (made, id) = ("InitiateMultipartUploadResult", begun.fetch_add(1, Ordering::SeqCst));
-                answer("200 OK", "", &format!("<{made}><UploadId>{id}</UploadId></{made}>"))
-            }
-            _ => {
-                let done = "CompleteMultipartUploadResult";
-                answer("200 OK", "", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
-            }
+            "POST" if asked.path.contains("?uploads") => begun(uploads.fetch_add(1, Ordering::SeqCst)),
+            _ => completed(),
         });
         let mut config = config(&origin);
         config.settings.parallel = Some(2);
         config.upload_journals = Some(folder.path().join("journals"));
         let client = Client::new(config).expect("good settings");
-        let location = Location::parse("s3://bucket/object").expect("a URL");
-        let put = || {
-            let put = Put::new(location.clone(), Source::File(path.clone()));
-            client.put(put).and_then(|transfer| transfer.wait())
-        };
+        let put = || put(&client, &path);
         assert_eq!(put().expect_err("its last parts are refused").kind(), ErrorKind::Denied, "{status}");
         is_broken.store(false, Ordering::SeqCst);
         let report = put().expect("it is sent anew");
@@ -76,17 +82,11 @@ fn parts_outlive_a_completion_that_fails() {
                 let listed = "ListPartsResult";
                 answer("200 OK", "", &format!("<{listed}><IsTruncated>false</IsTruncated>{parts}</{listed}>"))
             }
-            "POST" if asked.path.contains("?uploads") => {
-                let made = "InitiateMultipartUploadResult";
-                answer("200 OK", "", &format!("<{made}><UploadId>1</UploadId></{made}>"))
-            }
+            "POST" if asked.path.contains("?uploads") => begun(1),
             "POST" if broken.load(Ordering::SeqCst) => {
                 answer(status, "", "<Error><Code>AccessDenied</Code></Error>")
             }
-            "POST" => {
-                let done = "CompleteMultipartUploadResult";
-                answer("200 OK", "", &format!("<{done}><ETag>\"2\"</ETag></{done}>"))
-            }
+            "POST" => completed(),
             "HEAD" => answer("404 Not Found", "", ""),
             other => panic!("{other} was not to be asked: {status}"),
         });
@@ -95,11 +95,7 @@ fn parts_outlive_a_completion_that_fails() {
         config.settings.outage_timeout_ms = 0;
         config.upload_journals = Some(folder.path().join("journals"));
         let client = Client::new(config).expect("good settings");
-        let location = Location::parse("s3://bucket/object").expect("a URL");
-        let put = || {
-            let put = Put::new(location.clone(), Source::File(path.clone()));
-            client.put(put).and_then(|transfer| transfer.wait())
-        };
+        let put = || put(&client, &path);
         let hint = put().expect_err("it is not completed").hint().expect("a hint").to_string();
         assert!(hint.contains("run it again to go on from 70MiB"), "{status}: {hint}");
         is_broken.store(false, Ordering::SeqCst);
