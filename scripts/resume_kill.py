@@ -74,6 +74,7 @@ try:
         time.sleep(moment)
         if child.poll() is not None:
             # Sooner than the first: a kill that kills nobody is none.
+            assert child.returncode == 0, child.returncode
             seconds = moment
             continue
         child.kill()

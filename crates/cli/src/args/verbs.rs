@@ -164,12 +164,11 @@ pub struct Uploads {
     /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: String,
-    /// Abort them: the origin deletes their parts. One that is running fails; of a whole bucket
-    /// --older-than has to say which
+    /// Abort them: the origin deletes their parts, and one that is running fails. For a whole bucket,
+    /// --older-than is required
     #[arg(long)]
     pub abort: bool,
-    /// Only uploads that were begun longer ago, as in 7d, 12h; one whose age the origin does not state is
-    /// none
+    /// Only uploads that were begun longer ago, as in 7d, 12h, and whose age the origin states; 0s is all
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub older_than: Option<Duration>,
     #[command(flatten)]

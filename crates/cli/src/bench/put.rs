@@ -96,7 +96,10 @@ fn refuse_other_objects(client: &Client, location: &Location) -> Result<(), Fail
         Err(error) => {
             let failure = Failure::from(error);
             let message = format!("bench: whether an object is there is not known: {}", failure.message);
-            return Err(Failure { message, ..failure });
+            let allow =
+                "keys that may not list get this for an object that is not there: allow s3:ListBucket";
+            let hint = if failure.exit == Exit::Refused { Some(allow.into()) } else { failure.hint };
+            return Err(Failure { message, hint, ..failure });
         }
     };
     if found.metadata.iter().any(|(name, _)| name == MARK) {

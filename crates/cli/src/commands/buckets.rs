@@ -9,6 +9,7 @@ use flatout_wire::location::Location;
 use crate::args::{Mb, Rb};
 use crate::commands::repeats::counted;
 use crate::commands::rm::Removal;
+use crate::commands::uploads::unix_seconds;
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -25,6 +26,8 @@ struct Contents {
     uploads: u64,
     /// When the newest of the objects was written, in Unix seconds by the origin's clock.
     newest_s: u64,
+    /// When they were counted.
+    limit_s: u64,
 }
 
 pub fn make(args: &Mb, console: &Console) -> Result<Exit, Failure> {
@@ -97,6 +100,7 @@ fn bucket(
 
 fn count(bucket: &Location, client: &Client) -> Result<Contents, Failure> {
     let mut contents = Contents::default();
+    let begun_s = unix_seconds();
     for entry in client.list(bucket, true)? {
         if let Entry::Object(listed) = entry? {
             contents.objects += 1;
@@ -108,6 +112,9 @@ fn count(bucket: &Location, client: &Client) -> Result<Contents, Failure> {
         upload?;
         contents.uploads += 1;
     }
+    // What was written behind the listing, while it went on, is in no count. Clocks state whole seconds.
+    contents.limit_s = begun_s.saturating_add_signed(client.origin_ahead_s().unwrap_or(0)) + 1;
+    contents.newest_s = contents.newest_s.min(contents.limit_s);
     Ok(contents)
 }
 
@@ -144,6 +151,9 @@ fn empty(
     if contents.uploads > 0 {
         for upload in client.uploads(bucket)? {
             let upload = upload?;
+            if upload.begun_s.is_some_and(|begun_s| begun_s > contents.limit_s) {
+                continue;
+            }
             client.abort_upload(&upload.location, &upload.id)?;
         }
     }

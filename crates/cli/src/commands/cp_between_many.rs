@@ -297,6 +297,7 @@ impl Copies<'_> {
         match result {
             Ok(Some(done)) => self.copied(&from, &to, &done),
             Ok(None) => self.left_out(&from, &to),
+            Err(error) if error.is_there() => self.left_out(&from, &to),
             // It is in no count, as the interrupt says.
             Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
             Err(error) => self.failed(&from, &to, &error, seconds),

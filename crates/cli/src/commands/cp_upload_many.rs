@@ -154,8 +154,8 @@ impl Walk {
     fn unread(&self, error: &walkdir::Error) {
         let path = error.path().unwrap_or(&self.folder);
         let is_link = error.io_error().is_none_or(|error| error.kind() == std::io::ErrorKind::NotFound);
-        let is_meant = |name: &str| self.filters.take(name) && self.filters.goes_into(name);
-        if is_link && !self.below(path).is_none_or(is_meant) {
+        let is_left = |name: &str| self.filters.excludes(name) || !self.filters.goes_into(name);
+        if is_link && self.below(path).is_some_and(is_left) {
             return;
         }
         let path = path.display();
@@ -197,6 +197,13 @@ impl Iterator for Walk {
     }
 }
 
+/// Whether there is a bucket to send to, as far as is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bucket {
+    There,
+    Missing,
+}
+
 /// A copy of many files, and what has been told of it so far.
 struct Copy<'a> {
     args: &'a Cp,
@@ -230,13 +237,13 @@ impl<'a> Copy<'a> {
         let mut many = client.put_many(walk)?;
         armed.on_signal(many.cancel_switch());
         let bar = Bar::new(self.console, Carries::Lines, "");
+        let mut is_over = false;
         while let Some(ended) = many.next(POLL) {
             bar.show_many(&shown(&many.progress()));
             bar.above(|| {
                 told.try_iter().try_for_each(|left| self.tell_left(left))?;
                 for finished in ended {
-                    let has_bucket = self.tell(finished)?;
-                    if !has_bucket {
+                    if self.tell(finished)? == Bucket::Missing && !std::mem::replace(&mut is_over, true) {
                         many.cancel_switch()();
                     }
                 }
@@ -248,6 +255,10 @@ impl<'a> Copy<'a> {
         self.summary.fetched = many.progress().sent_bytes;
         told.try_iter().try_for_each(|left| self.tell_left(left))?;
         self.tell_repeats();
+        if is_over {
+            let why = format!("cp: {}: there is no bucket: no other file was tried", self.target);
+            self.failures.of_all(&Failure::not_found(why).with_hint("make the bucket: `flatout mb`"));
+        }
         if self.console.interrupt.raised() {
             let why = format!(
                 "cp: {}: interrupted: files that were not sent by then are missing",
@@ -278,8 +289,8 @@ impl<'a> Copy<'a> {
     }
 
     /// What became of one file: its event, and the error if there is one. It stops no other, unless there is
-    /// no bucket: false.
-    fn tell(&mut self, finished: FinishedPut) -> Result<bool, Failure> {
+    /// no bucket.
+    fn tell(&mut self, finished: FinishedPut) -> Result<Bucket, Failure> {
         let FinishedPut { wanted, result, seconds } = finished;
         self.summary.objects += 1;
         let source = UploadSource::File(wanted.path);
@@ -312,10 +323,12 @@ impl<'a> Copy<'a> {
                 if error.kind() != ErrorKind::Cancelled {
                     self.failures.of_object(&error)?;
                 }
-                return Ok(error.kind() != ErrorKind::NotFound);
+                if error.cause().starts_with("no such bucket") {
+                    return Ok(Bucket::Missing);
+                }
             }
         }
-        Ok(true)
+        Ok(Bucket::There)
     }
 
     fn tell_left(&mut self, left: Left) -> Result<(), Failure> {

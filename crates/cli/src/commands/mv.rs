@@ -4,7 +4,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use flatout_engine::{Client, ErrorKind, Report};
+use flatout_engine::{Client, Dialect, ErrorKind, Report};
 use flatout_wire::location::Location;
 
 use crate::args::{Cp, Mv};
@@ -34,7 +34,7 @@ fn begin(args: &Mv, console: &Console) -> Result<Exit, Failure> {
             let failure = Failure::usage(format!("mv: {source}: a plain URL cannot be deleted"));
             return Err(failure.with_hint("to copy it: `flatout cp URL FILE`"));
         }
-        refuse_many(&copy)?;
+        refuse_many(&copy, console)?;
         if cp_between::is_meant(&copy) {
             let target = cp_between::target(&copy.target, &source)?;
             refuse_itself(&source, &target)?;
@@ -84,10 +84,14 @@ fn look(path: &str) -> Result<Metadata, Failure> {
     fs::metadata(path).map_err(|error| unreadable(path, &error))
 }
 
-/// One object is moved: a copy of many deletes none.
-fn refuse_many(copy: &Cp) -> Result<(), Failure> {
+/// One object is moved: a copy of many deletes none. Wildcards may be part of a key.
+fn refuse_many(copy: &Cp, console: &Console) -> Result<(), Failure> {
     let source = origin::object("move", &copy.source)?;
     if !Source::is_pattern(&source) {
+        return Ok(());
+    }
+    let client = origin::client(console, &copy.knobs, &[Dialect::of(&source)])?;
+    if client.stat(&source).is_ok() {
         return Ok(());
     }
     let failure = Failure::usage(format!("mv: {source}: one object is moved, and * ? [ {{ may mean many"));

@@ -20,7 +20,7 @@ pub fn run(args: &Uploads, console: &Console) -> Result<Exit, Failure> {
     }
     if args.abort && args.older_than.is_none() && location.key().is_empty() {
         let why =
-            format!("uploads: {location}: --abort of a whole bucket ends uploads that are running, too");
+            format!("list uploads: {location}: --abort of a whole bucket ends uploads that are running, too");
         return Err(Failure::usage(why).with_hint("add --older-than 1d, or 0s for all that there are"));
     }
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
@@ -67,10 +67,15 @@ pub fn run(args: &Uploads, console: &Console) -> Result<Exit, Failure> {
 
 /// Whether it is old enough, by the origin's clock.
 fn is_meant(args: &Uploads, upload: &UnfinishedUpload, client: &Client) -> bool {
-    let Some(older_than) = args.older_than else { return true };
-    let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let Some(older_than) = args.older_than.filter(|age| !age.is_zero()) else { return true };
+    let here = unix_seconds();
     let there = here.saturating_add_signed(client.origin_ahead_s().unwrap_or(0));
     upload.begun_s.is_some_and(|begun_s| begun_s.saturating_add(older_than.as_secs()) <= there)
+}
+
+/// Now.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn tell(

@@ -25,6 +25,11 @@ impl Filters {
 }
 
 impl Filters {
+    /// Whether a rule leaves this path out. What no rule matches may be a folder, with something to take.
+    pub fn excludes(&self, path: &str) -> bool {
+        self.rules.iter().find(|(pattern, _)| pattern.matches(path)).is_some_and(|(_, include)| !include)
+    }
+
     /// Whether something below this folder may be taken: not where all of it is excluded.
     pub fn goes_into(&self, folder: &str) -> bool {
         let decides = |(pattern, include): &&(Pattern, bool)| *include || pattern.has_all_below(folder);

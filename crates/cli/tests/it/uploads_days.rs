@@ -100,9 +100,14 @@ fn what_is_excluded_is_no_error() {
     fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
     ended.clean();
     assert_eq!(keys(&buckets, "up/"), ["up/a/good"]);
+    // A link to nothing may have been a folder with something to take.
+    let ended = run(&mut at(&buckets, &["cp", "-r", &root, "s3://bucket/in", "--include", "good"]));
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("dead.lnk") && ended.stderr.contains("broken"), "{}", ended.stderr);
+    assert_eq!(keys(&buckets, "in/"), ["in/a/good"]);
 }
 
-/// One answer is enough, and each file that was not sent is an event all the same.
+/// One answer is enough: no other file is tried, and that is said.
 #[test]
 fn a_bucket_that_is_not_there_is_asked_for_once() {
     let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
@@ -113,6 +118,7 @@ fn a_bucket_that_is_not_there_is_asked_for_once() {
     let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
     assert!(of("error") <= 4, "{} errors: {}", of("error"), ended.stderr);
     assert!(ended.stderr.contains("no such bucket"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no other file was tried"), "{}", ended.stderr);
 }
 
 /// A run that never began leaves no journal.

@@ -168,9 +168,10 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["mv", "s3://bucket/key", "oss://bucket/key"], 4, &["may be one object", "would be lost"]),
         (&["mv", "s3://bucket/d/*", "s3://bucket/new/"], 4, &["one object is moved"]),
         (&["mv", "s3://bucket/d/*", &here], 4, &["one object is moved"]),
+        (&["mv", "s3://nowhere/d/*", &here], 4, &["one object is moved"]),
         (&["mv", &absent, "s3://bucket/new"], 1, &["absent: No such file", "check the path"]),
         (&["cp", &file, "s3:bucket"], 4, &["one side has to be a URL"]),
-        (&["cp", &file, "s3://bucket/none", "--if-match", "x"], 1, &["no object whose ETag"]),
+        (&["cp", &file, "s3://bucket/none", "--if-match", "x"], 1, &["none has the ETag"]),
         (&["uploads", "s3://bucket", "--abort"], 4, &["are running", "--older-than"]),
         (&["mv", "http://127.0.0.1:1/x", &absent], 4, &["cannot be deleted"]),
         (&["mv", "-", "s3://bucket/new"], 4, &["a file is wanted"]),
@@ -446,7 +447,14 @@ fn plain(method: &str, url: &str) -> String {
     answer
 }
 
-/// Keys go below the target as they lie below the source, marks of folders and odd names included.
+/// Wildcards may be part of a key.
+#[test]
+fn an_object_whose_key_looks_like_a_pattern_is_moved() {
+    let buckets = Buckets::new(&[("bucket/photo[1].jpg", b"one")]);
+    run(&mut at(&buckets, &["mv", "s3://bucket/photo[1].jpg", "s3://bucket/moved"])).clean();
+    assert_eq!(keys(&buckets, "bucket"), set(&["moved"]));
+}
+
 /// A copy that goes to a name within the source would replace what is still to be copied.
 #[test]
 fn what_is_copied_to_a_folder_above_replaces_nothing_of_the_source() {
@@ -468,6 +476,7 @@ fn what_is_copied_to_a_folder_above_replaces_nothing_of_the_source() {
     }
 }
 
+/// Keys go below the target as they lie below the source, marks of folders and odd names included.
 #[test]
 fn a_folder_is_copied_to_another() {
     for (from_scheme, to_scheme) in [("s3", "s3"), ("oss", "oss"), ("s3", "oss"), ("oss", "s3")] {

@@ -3,8 +3,8 @@
 //! off is sent again.
 //!
 //! ```text
-//!   flatout upload 2                                             a line each, and a checksum behind it
-//!   begun ORIGIN URL OPTIONS DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES FORM UPLOAD_ID
+//!   flatout upload 3                                             a line each, and a checksum behind it
+//!   begun ORIGIN URL OPTIONS DEVICE INODE SIZE MODIFIED CHANGED PART_BYTES FORM BEGUN UPLOAD_ID
 //!   part NUMBER BYTES FORM:CHECKSUM ETAG
 //! ```
 //! It is believed only where the origin says so, too: a part counts when the origin lists it.
@@ -18,7 +18,7 @@ use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::checksum::Algorithm;
 use rustix::fs::FlockOperation;
 
-const HEAD: &str = "flatout upload 2";
+const HEAD: &str = "flatout upload 3";
 /// In place of a form, and of a checksum, where nothing is verified.
 const NO_FORM: &str = "none";
 const NO_CHECKSUM: &str = "none:0";
@@ -55,6 +55,8 @@ pub(crate) struct BegunUpload {
     pub(crate) part_bytes: u64,
     /// How each part is hashed.
     pub(crate) form: Option<ChecksumForm>,
+    /// When, in Unix seconds by the origin's clock; 0 where it did not say.
+    pub(crate) begun_s: u64,
     pub(crate) upload_id: String,
 }
 
@@ -129,7 +131,9 @@ impl UploadJournal {
     /// began leaves no journal.
     pub(crate) fn unlock(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.metadata().is_ok_and(|found| found.len() == 0) {
+        use std::os::unix::fs::MetadataExt;
+        // It has its name still: another run may have made one of that name.
+        if file.metadata().is_ok_and(|found| found.len() == 0 && found.nlink() > 0) {
             let _ = fs::remove_file(&self.path);
         }
         // A lock that cannot be given up goes with the file.
@@ -144,12 +148,13 @@ impl UploadJournal {
 }
 
 fn begun_words(begun: &BegunUpload) -> String {
-    let BegunUpload { identity, part_bytes, form, upload_id } = begun;
+    let BegunUpload { identity, part_bytes, form, begun_s, upload_id } = begun;
     let UploadIdentity { origin, location, options, file } = identity;
     let FileIdentity { device, inode, bytes, modified_ns, changed_ns } = file;
     let form = form.map_or(NO_FORM, ChecksumForm::name);
     format!(
-        "begun {} {} {options:016x} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {form} {}",
+        "begun {} {} {options:016x} {device} {inode} {bytes} {modified_ns} {changed_ns} {part_bytes} {form} \
+         {begun_s} {}",
         escaped(origin),
         escaped(location),
         escaped(upload_id)
@@ -190,7 +195,7 @@ fn parse(text: &[u8]) -> Option<EarlierUpload> {
 
 fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
     let ["begun", origin, location, options, rest @ ..] = words else { return None };
-    let [device, inode, bytes, modified, changed, part_bytes, form, id] = rest else { return None };
+    let [device, inode, bytes, modified, changed, part_bytes, form, begun_s, id] = rest else { return None };
     let file = FileIdentity {
         device: device.parse().ok()?,
         inode: inode.parse().ok()?,
@@ -203,7 +208,8 @@ fn parse_begun(words: &[&str]) -> Option<BegunUpload> {
         UploadIdentity { origin: unescaped(origin)?, location: unescaped(location)?, options, file };
     let form = if *form == NO_FORM { None } else { Some(ChecksumForm::named(form)?) };
     let part_bytes = part_bytes.parse().ok().filter(|bytes| *bytes > 0)?;
-    Some(BegunUpload { identity, part_bytes, form, upload_id: unescaped(id)? })
+    let (begun_s, upload_id) = (begun_s.parse().ok()?, unescaped(id)?);
+    Some(BegunUpload { identity, part_bytes, form, begun_s, upload_id })
 }
 
 fn parse_part(words: &[&str]) -> Option<SentPart> {
@@ -231,6 +237,7 @@ mod tests {
             identity: UploadIdentity { origin, location, options: 6, file },
             part_bytes: 8 << 20,
             form: Some(ChecksumForm::Crc(Algorithm::Crc64Nvme)),
+            begun_s: 7,
             upload_id: upload_id.into(),
         }
     }

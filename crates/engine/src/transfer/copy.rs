@@ -44,6 +44,7 @@ const IN_FLIGHT: usize = 8;
 /// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
 /// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
 const PARTS_END_WITHIN: Duration = Duration::from_secs(3);
+const UNKNOWN_END: &str = "whether the copy was made is not known: look before you copy again";
 const LEFT_PARTS: &str = "parts that were copied could not be deleted: they take space until the upload is \
                           aborted at the origin";
 
@@ -523,10 +524,12 @@ async fn settle(
     let is_lost = failure.status.is_none()
         || failure.reason == Some(Reason::UploadGone)
         || failure.was_lost && says_there(&failure);
-    if is_lost && is_there(shard, copy, source, expected).await? {
-        return Ok(());
+    let looked = if is_lost { is_there(shard, copy, source, expected).await } else { Ok(false) };
+    match looked {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(explained(shard, copy, source, failure).await),
+        Err(_) => Err(failure.error.with_further_hint(UNKNOWN_END)),
     }
-    Err(explained(shard, copy, source, failure).await)
 }
 
 /// # Errors
@@ -536,8 +539,10 @@ async fn is_there(
     copy: &CopyTransfer,
     source: &Source,
     expected: Option<&str>,
-) -> Result<bool, Error> {
-    let Some(head) = object_there(shard, &copy.target, source.bytes).await? else { return Ok(false) };
+) -> Result<bool, Failure> {
+    let begun_s = source.head.date.unwrap_or(0);
+    let there = object_there(shard, &copy.target, (source.bytes, begun_s)).await?;
+    let Some(head) = there else { return Ok(false) };
     let verified = match verified(&source.head, &head) {
         Ok(verified @ Verified::Whole(_)) => verified,
         Ok(verified) if expected.is_some() && head.etag.as_deref() == expected => verified,
@@ -557,7 +562,9 @@ async fn explained(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, fail
     let now = call_whole(shard, Operation::Head(copy.source.clone())).await;
     let is_same = now.is_ok_and(|(head, _)| head.etag == source.head.etag);
     let cause = match (&copy.condition, is_same) {
-        (Condition::Absent, true) => return Error::there(),
+        (Condition::Absent, true) if failure.status == Some(412) => return Error::there(),
+        (Condition::Absent, true) if failure.reason == Some(Reason::Exists) => return Error::there(),
+        (Condition::Absent, true) => return failure.error,
         (Condition::Matches(etag), true) => format!("the object's ETag is not {etag}: it stays as it is"),
         (Condition::None, true) => return failure.error,
         (_, false) => {

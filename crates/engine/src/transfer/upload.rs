@@ -78,6 +78,10 @@ pub(crate) struct PartsUpload {
     pub(crate) upload_id: Arc<str>,
     /// What each part is hashed with.
     pub(crate) form: Option<ChecksumForm>,
+    /// When it began, in Unix seconds by the origin's clock; 0 where it did not say.
+    pub(crate) begun_s: u64,
+    /// The origin refuses to make the object of these parts: nothing goes on from them.
+    pub(crate) is_refused: AtomicBool,
     /// How long each part but the last is, and how long all are; nothing of a stream.
     sizes: Option<(u64, u64)>,
     /// Numbers of the parts that are to be sent, and how many of these have been taken.
@@ -102,7 +106,7 @@ pub(crate) struct Parts {
 impl PartsUpload {
     pub(crate) fn new(
         upload_id: String,
-        form: Option<ChecksumForm>,
+        (form, begun_s): (Option<ChecksumForm>, u64),
         sizes: Option<(u64, u64)>,
         kept: Vec<SentPart>,
     ) -> PartsUpload {
@@ -112,6 +116,8 @@ impl PartsUpload {
         PartsUpload {
             upload_id: upload_id.into(),
             form,
+            begun_s,
+            is_refused: AtomicBool::new(false),
             sizes,
             missing,
             next: AtomicUsize::new(0),
@@ -255,7 +261,8 @@ impl Upload {
 
     /// Whether what was sent is left for the next run: there is a journal, and enough to be worth it.
     pub(crate) fn keep_parts(&self) -> bool {
-        let bytes = self.parts.get().map_or(0, PartsUpload::accepted_bytes);
+        let parts = self.parts.get().filter(|parts| !parts.is_refused.load(Ordering::Relaxed));
+        let bytes = parts.map_or(0, PartsUpload::accepted_bytes);
         let keeps = self.journal.get().is_some() && bytes >= KEPT_FROM && self.transfer.keeps_partial_data();
         if keeps {
             self.kept_bytes.store(bytes, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use flatout_wire::upload_answers::{self, ListedPart};
 
 use crate::api::refusal::Failure;
 use crate::api::write::WriteStep;
-use crate::base::error::{Error, ErrorKind};
+use crate::base::error::Error;
 use crate::disk::upload_journal::{BegunUpload, EarlierUpload, SentPart, UploadIdentity, UploadJournal};
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
@@ -18,6 +18,7 @@ use crate::source::OpenSource;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PartsUpload, Upload};
 use crate::transfer::upload_workers::{ABORT_WITHIN, is_stored, nonsensical};
+use flatout_policy::retry::Fault;
 
 /// Why a file is sent anew though there is a journal.
 const ANOTHER: &str = "another file, another state of it, or one with other options was being sent there: it \
@@ -72,7 +73,7 @@ pub(super) async fn go_on<'a>(
     kept.dedup_by_key(|part| part.number);
     let kept_bytes = kept.iter().map(|part| part.bytes).sum();
     let sizes = Some((begun.part_bytes, bytes));
-    let parts = PartsUpload::new(begun.upload_id, begun.form, sizes, kept);
+    let parts = PartsUpload::new(begun.upload_id, (begun.form, begun.begun_s), sizes, kept);
     let is_forgotten = listed.is_none();
     if is_forgotten && !(parts.left() == 0 && was_completed(shard, hold, &parts).await?) {
         let _ = hold.resume_note.set(FORGOTTEN);
@@ -91,10 +92,10 @@ pub(super) async fn go_on<'a>(
 /// Whether the origin has made the object of all these parts: the earlier run was killed before it heard so.
 async fn was_completed(shard: &Rc<Shard>, upload: &Upload, parts: &PartsUpload) -> Result<bool, Error> {
     let whole = parts.conclude();
-    match is_stored(shard, upload, whole.content(), whole.etag().as_deref()).await {
-        // Keys that may write and not read.
-        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => Ok(false),
-        looked => looked,
+    match is_stored(shard, upload, (whole.content(), parts.begun_s), whole.etag().as_deref()).await {
+        // Keys that may write and not read, for one.
+        Err(Failure { fault: Fault::Final, status: Some(_), .. }) => Ok(false),
+        looked => looked.map_err(|failure| failure.error),
     }
 }
 
@@ -111,7 +112,9 @@ async fn list_parts(
             Ok((_, body)) => body,
             Err(Failure { status: Some(404), .. }) => return Ok(Err(FORGOTTEN)),
             // It is asked for no other reason than to spare bytes: a refusal fails no upload.
-            Err(Failure { status: Some(400..=499 | 501), .. }) => return Ok(Err(UNLISTED)),
+            Err(Failure { fault: Fault::Final, status: Some(400..=499 | 501), .. }) => {
+                return Ok(Err(UNLISTED));
+            }
             Err(failure) => return Err(failure.error),
         };
         let page =
@@ -150,7 +153,7 @@ impl Upload {
         &self,
         shard: &Shard,
         upload_id: &str,
-        form: Option<ChecksumForm>,
+        (form, begun_s): (Option<ChecksumForm>, u64),
         sizes: Option<(u64, u64)>,
     ) {
         let (Some(journal), Some(identity), Some((part_bytes, _))) =
@@ -158,7 +161,7 @@ impl Upload {
         else {
             return;
         };
-        let begun = BegunUpload { identity, part_bytes, form, upload_id: upload_id.to_owned() };
+        let begun = BegunUpload { identity, part_bytes, form, begun_s, upload_id: upload_id.to_owned() };
         if journal.begin(&begun).is_err() {
             journal.remove();
         }

@@ -12,6 +12,7 @@ use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::documents::DonePart;
 use flatout_wire::head::Head;
 use flatout_wire::object_options::Condition;
+use flatout_wire::time::parse_http;
 use flatout_wire::upload_answers;
 use flatout_wire::verdict::Reason;
 
@@ -49,6 +50,9 @@ use flatout_policy::upload::part_bytes;
 pub(super) const ABORT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether the other workers have gone.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Two dates of an origin may be so far apart, in whole seconds, and be of one moment.
+const DATES_APART_S: u64 = 2;
 
 const UNKNOWN_END: &str =
     "the answer that tells of the object was lost: look whether it is there before you send it again";
@@ -155,8 +159,11 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
         }
         // An answer that was lost may have been the one that told of the object.
         was_lost |= failure.was_lost;
-        if was_lost && says_there(&failure) && is_stored(shard, upload, content, None).await? {
-            return Ok(());
+        if was_lost && says_there(&failure) {
+            let looked = is_stored(shard, upload, (content, 0), None).await;
+            if looked.map_err(|failure| failure.error.with_further_hint(UNKNOWN_END))? {
+                return Ok(());
+            }
         }
         was_lost |= failure.status.is_none();
         slot = wait_or_give_up(shard, upload, failure, &mut attempts, slot).await?;
@@ -191,9 +198,9 @@ pub(super) async fn begin<'a>(
     let (owner, on) = (hold.clone(), shard.clone());
     let begun = tokio::task::spawn_local(async move {
         let created = create(&on, &owner).await;
-        let (upload_id, form) = created?;
-        owner.note_begun(&on, &upload_id, form, sizes);
-        let fresh = owner.parts.set(PartsUpload::new(upload_id, form, sizes, Vec::new())).is_ok();
+        let (upload_id, known) = created?;
+        owner.note_begun(&on, &upload_id, known, sizes);
+        let fresh = owner.parts.set(PartsUpload::new(upload_id, known, sizes, Vec::new())).is_ok();
         assert!(fresh, "an upload begins once");
         if owner.transfer.is_stopped() {
             abort(&on, &owner).await;
@@ -206,15 +213,17 @@ pub(super) async fn begin<'a>(
     Ok(hold.parts.get().expect("it has begun"))
 }
 
-async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, Option<ChecksumForm>), Error> {
+/// The id of a new upload, how its parts are hashed, and when it began by the origin's clock.
+async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, (Option<ChecksumForm>, u64)), Error> {
     loop {
         let form = upload.form();
         let told = form.and_then(ChecksumForm::crc).filter(|_| upload.dialect() == Dialect::S3);
         let step = WriteStep::CreateUpload { stored_as: upload.stored_as.clone(), algorithm: told };
         match call_whole(shard, upload.operation(step)).await {
-            Ok((_, body)) => {
+            Ok((head, body)) => {
                 let upload_id = upload_answers::parse_created(&body);
-                return Ok((upload_id.map_err(|nonsense| nonsensical("upload id", &nonsense))?, form));
+                let upload_id = upload_id.map_err(|nonsense| nonsensical("upload id", &nonsense))?;
+                return Ok((upload_id, (form, head.date.unwrap_or(0))));
             }
             Err(failure) if upload.steps_down(&failure, form) => {}
             Err(failure) => return Err(upload.explained(failure)),
@@ -337,9 +346,16 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
     let (head, body) = match call_whole(shard, upload.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {
+            // The next run would be told the same; keys and room may change.
+            let is_refused =
+                failure.fault == Fault::Final && !matches!(failure.status, Some(401 | 403 | 507));
+            begun.is_refused.store(is_refused, Ordering::Relaxed);
             let is_lost = matches!(failure.status, None | Some(404)) || says_there(&failure);
-            if is_lost && is_stored(shard, upload, content, etag.as_deref()).await? {
-                return Ok(());
+            if is_lost {
+                let looked = is_stored(shard, upload, (content, begun.begun_s), etag.as_deref()).await;
+                if looked.map_err(|failure| failure.error.with_further_hint(UNKNOWN_END))? {
+                    return Ok(());
+                }
             }
             return Err(upload.explained(failure));
         }
@@ -366,18 +382,19 @@ pub(super) fn says_there(failure: &Failure) -> bool {
     matches!(failure.status, Some(409 | 412))
 }
 
-/// Whether the object at the origin is the one that was sent: by its checksum, else by the ETag that follows
-/// from those of its parts. If so, the upload is done.
+/// Whether the object at the origin is the one that was sent since `begun_s`: by its checksum, else by the
+/// ETag that follows from those of its parts. If so, the upload is done.
 ///
 /// # Errors
 /// The origin could not be asked, so that the end of the upload is unknown.
 pub(super) async fn is_stored(
     shard: &Rc<Shard>,
     upload: &Upload,
-    content: Content,
+    (content, begun_s): (Content, u64),
     etag: Option<&str>,
-) -> Result<bool, Error> {
-    let Some(head) = object_there(shard, &upload.target, content.bytes).await? else { return Ok(false) };
+) -> Result<bool, Failure> {
+    let there = object_there(shard, &upload.target, (content.bytes, begun_s)).await?;
+    let Some(head) = there else { return Ok(false) };
     let by_checksum = compared(&head, content.checksum, "object").ok();
     let by_etag = etag.is_some() && head.etag.as_deref() == etag;
     let verified = match by_checksum {
@@ -394,19 +411,26 @@ pub(super) async fn is_stored(
     Ok(true)
 }
 
-/// The object, if one of that length is there; for whoever does not know whether it was made.
+/// The object, if one of that length is there that is no older than `begun_s`, in Unix seconds by the
+/// origin's clock: an older one of the same bytes may be described by other metadata.
 ///
 /// # Errors
 /// The origin could not be asked, so that the end is unknown.
 pub(super) async fn object_there(
     shard: &Rc<Shard>,
     target: &Target,
-    bytes: u64,
-) -> Result<Option<Head>, Error> {
+    (bytes, begun_s): (u64, u64),
+) -> Result<Option<Head>, Failure> {
+    let is_it = |head: &Head| {
+        let modified_s = head.last_modified.as_deref().and_then(parse_http);
+        // S3 dates an object of parts by the beginning of its upload, before it answers.
+        let is_new = modified_s.is_none_or(|modified_s| modified_s + DATES_APART_S >= begun_s);
+        head.content_length == Some(bytes) && is_new
+    };
     match call_whole(shard, Operation::Head(target.clone())).await {
-        Ok((head, _)) => Ok(Some(head).filter(|head| head.content_length == Some(bytes))),
+        Ok((head, _)) => Ok(Some(head).filter(is_it)),
         Err(Failure { status: Some(404), .. }) => Ok(None),
-        Err(failure) => Err(failure.error.with_further_hint(UNKNOWN_END)),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -551,9 +575,10 @@ impl Upload {
     /// The failure of a request as the caller should read it.
     fn explained(&self, failure: Failure) -> Error {
         match (failure.status, &self.stored_as.condition) {
-            (Some(409 | 412), Condition::Absent) => Error::there(),
+            (Some(412), Condition::Absent) => Error::there(),
+            (_, Condition::Absent) if failure.reason == Some(Reason::Exists) => Error::there(),
             (Some(404), Condition::Matches(etag)) if failure.reason == Some(Reason::NotFound) => {
-                let cause = format!("there is no object whose ETag could be {etag}: nothing was written");
+                let cause = format!("there is no object there, so none has the ETag {etag}");
                 Error::new(ErrorKind::NotFound, cause).with_hint("check the bucket and the key")
             }
             (Some(412), Condition::Matches(etag)) => {

@@ -69,13 +69,15 @@ fn copy(
 /// The answer to a copy by one request is lost, and the next says that the object is there already.
 #[test]
 fn a_copy_whose_answer_is_lost_is_settled_by_the_object() {
-    for is_ours in [true, false] {
+    const BEFORE: &str = "Thu, 26 Nov 2026 11:00:00 GMT";
+    const AFTER: &str = "Thu, 26 Nov 2026 12:00:00 GMT";
+    for (etag_of_copy, modified, is_ours) in [("a", AFTER, true), ("b", AFTER, false), ("a", BEFORE, false)] {
         let tries = AtomicUsize::new(0);
         let origin = Origin::start(move |asked| match &*asked.method {
             "HEAD" => {
-                let is_copy = asked.path.contains("/to") && !is_ours;
-                let etag = if is_copy { "b".repeat(32) } else { "a".repeat(32) };
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\netag: \"{etag}\"\r\n\r\n");
+                let etag = if asked.path.contains("/to") { etag_of_copy } else { "a" }.repeat(32);
+                let dates = format!("date: {AFTER}\r\nlast-modified: {modified}\r\n");
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n{dates}etag: \"{etag}\"\r\n\r\n");
                 Reply::Keep(head.into_bytes())
             }
             _ if tries.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Close(Vec::new()),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use flatout_engine::{Client, Error, ErrorKind, Put, Report, Source};
 use flatout_wire::location::Location;
+use tempfile::TempDir;
 
 use super::checksums::{PART, config};
 use super::origin::{Asked, Origin, Reply, answer, object};
@@ -60,49 +61,111 @@ fn a_file_whose_parts_are_not_listed_is_sent_anew() {
     }
 }
 
+/// A refusal that may pass is no reason to forget what was sent.
+#[test]
+fn parts_outlive_an_origin_that_asks_for_less() {
+    let origin = Broken::start(
+        || answer("500 Internal Server Error", "", ""),
+        |is_first| match is_first {
+            true => {
+                answer("429 Too Many Requests", "retry-after: 1\r\n", "<Error><Code>SlowDown</Code></Error>")
+            }
+            false => listed(),
+        },
+    );
+    origin.put().expect_err("it is not completed");
+    origin.mend();
+    assert_eq!(origin.put().expect_err("its parts are not listed").kind(), ErrorKind::Throttled);
+    let report = origin.put().expect("it is completed");
+    assert_eq!((report.resumed_bytes, report.fetched_bytes), (PARTS * PART, 0));
+    assert_eq!(origin.count("DELETE"), 0);
+}
+
 /// All parts are there, and the object is not made of them: they are left for the next run.
 #[test]
 fn parts_outlive_a_completion_that_fails() {
-    const PARTS: u64 = 14;
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("file");
-    fs::write(&path, object(PARTS * PART)).expect("a file");
     for status in ["500 Internal Server Error", "403 Forbidden"] {
-        let is_broken = Arc::new(AtomicBool::new(true));
+        let refusal = move || answer(status, "", "<Error><Code>AccessDenied</Code></Error>");
+        let origin = Broken::start(refusal, |_| listed());
+        let hint = origin.put().expect_err("it is not completed").hint().expect("a hint").to_string();
+        assert!(hint.contains("run it again to go on from 70MiB"), "{status}: {hint}");
+        origin.mend();
+        let sent = origin.count("PUT");
+        let report = origin.put().expect("it is completed");
+        assert_eq!((report.resumed_bytes, report.fetched_bytes), (PARTS * PART, 0), "{status}");
+        assert_eq!((origin.count("PUT"), origin.count("DELETE")), (sent, 0), "{status}");
+    }
+}
+
+/// An origin that will not make the object of these parts would say so to every run.
+#[test]
+fn parts_that_are_refused_are_deleted() {
+    for code in ["InvalidPart", "InvalidRequest"] {
+        let refusal = move || answer("400 Bad Request", "", &format!("<Error><Code>{code}</Code></Error>"));
+        let origin = Broken::start(refusal, |_| listed());
+        origin.put().expect_err("it is refused");
+        assert_eq!(origin.count("DELETE"), 1, "{code}");
+        origin.mend();
+        assert_eq!(origin.put().expect("it is sent anew").resumed_bytes, 0, "{code}");
+    }
+}
+
+const PARTS: u64 = 14;
+
+fn listed() -> Reply {
+    let part = |number| {
+        let (number, size) = (format!("<PartNumber>{number}</PartNumber>"), format!("<Size>{PART}</Size>"));
+        format!("<Part>{number}<ETag>\"1\"</ETag>{size}</Part>")
+    };
+    let parts: String = (1..=PARTS).map(part).collect();
+    let all = "ListPartsResult";
+    answer("200 OK", "", &format!("<{all}><IsTruncated>false</IsTruncated>{parts}</{all}>"))
+}
+
+/// An origin that refuses to complete an upload until it is mended, and a file that is sent there.
+struct Broken {
+    origin: Origin,
+    client: Client,
+    folder: TempDir,
+    is_broken: Arc<AtomicBool>,
+}
+
+impl Broken {
+    /// `refusal` answers a completion, `parts` a request to list the parts: whether it is the first.
+    fn start(
+        refusal: impl Fn() -> Reply + Send + Sync + 'static,
+        parts: impl Fn(bool) -> Reply + Send + Sync + 'static,
+    ) -> Broken {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("file"), object(PARTS * PART)).expect("a file");
+        let (is_broken, looks) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
         let broken = is_broken.clone();
         let origin = Origin::start(move |asked: &Asked| match &*asked.method {
             "PUT" => answer("200 OK", "etag: \"1\"\r\n", ""),
-            "GET" => {
-                let part = |number| {
-                    let (number, size) =
-                        (format!("<PartNumber>{number}</PartNumber>"), format!("<Size>{PART}</Size>"));
-                    format!("<Part>{number}<ETag>\"1\"</ETag>{size}</Part>")
-                };
-                let parts: String = (1..=PARTS).map(part).collect();
-                let listed = "ListPartsResult";
-                answer("200 OK", "", &format!("<{listed}><IsTruncated>false</IsTruncated>{parts}</{listed}>"))
-            }
+            "GET" => parts(looks.fetch_add(1, Ordering::SeqCst) == 0),
             "POST" if asked.path.contains("?uploads") => begun(1),
-            "POST" if broken.load(Ordering::SeqCst) => {
-                answer(status, "", "<Error><Code>AccessDenied</Code></Error>")
-            }
+            "POST" if broken.load(Ordering::SeqCst) => refusal(),
             "POST" => completed(),
-            "HEAD" => answer("404 Not Found", "", ""),
-            other => panic!("{other} was not to be asked: {status}"),
+            "DELETE" => answer("204 No Content", "", ""),
+            _ => answer("404 Not Found", "", ""),
         });
         let mut config = config(&origin);
         config.settings.retries = 0;
         config.settings.outage_timeout_ms = 0;
         config.upload_journals = Some(folder.path().join("journals"));
         let client = Client::new(config).expect("good settings");
-        let put = || put(&client, &path);
-        let hint = put().expect_err("it is not completed").hint().expect("a hint").to_string();
-        assert!(hint.contains("run it again to go on from 70MiB"), "{status}: {hint}");
-        is_broken.store(false, Ordering::SeqCst);
-        let sent = origin.asked().iter().filter(|asked| asked.method == "PUT").count();
-        let report = put().expect("it is completed");
-        assert_eq!((report.resumed_bytes, report.fetched_bytes), (PARTS * PART, 0), "{status}");
-        let asked = origin.asked();
-        assert_eq!(asked.iter().filter(|asked| asked.method == "PUT").count(), sent, "{status}");
+        Broken { origin, client, folder, is_broken }
+    }
+
+    fn put(&self) -> Result<Report, Error> {
+        put(&self.client, &self.folder.path().join("file"))
+    }
+
+    fn mend(&self) {
+        self.is_broken.store(false, Ordering::SeqCst);
+    }
+
+    fn count(&self, method: &str) -> usize {
+        self.origin.asked().iter().filter(|asked| asked.method == method).count()
     }
 }
