@@ -27,7 +27,7 @@ pub(super) fn check_put(world: &World, task: PutTask, ended: &PutEnded) -> Vec<S
     let checks = [
         check_object(world, task, ended),
         check_left_behind(world, ended),
-        check_let_go(ended),
+        check_let_go(world, ended),
         check_beside(world, ended),
         match &ended.result {
             Ok(report) => check_success(world, ended, report),
@@ -98,9 +98,16 @@ fn check_left_behind(world: &World, ended: &PutEnded) -> Option<String> {
     }
 }
 
-fn check_let_go(ended: &PutEnded) -> Option<String> {
+fn check_let_go(world: &World, ended: &PutEnded) -> Option<String> {
     let took = ended.ended.saturating_sub(ended.interrupted?);
-    (took > LET_GO_WITHIN).then(|| format!("it ended only {took:?} after it was interrupted"))
+    let Scenario { interruption, tuning, .. } = &*world.scenario;
+    // A writer that leaves while the upload begins is noticed once that is over.
+    let begins_ms = match interruption {
+        Some((Interruption::ReaderLeaves, _)) => u64::from(tuning.retries + 1) * tuning.stall_ms,
+        _ => 0,
+    };
+    (took > LET_GO_WITHIN + Duration::from_millis(begins_ms))
+        .then(|| format!("it ended only {took:?} after it was interrupted"))
 }
 
 /// What is read meanwhile meets the same origin, and a put in trouble is no trouble of its own.

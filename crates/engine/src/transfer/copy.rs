@@ -36,7 +36,7 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::Resources;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
 use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
-use crate::transfer::workers::run_until_stopped;
+use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
 use crate::transfer::{ActiveTransfer, Running};
 
 /// Parts that the origin copies at a time: the work is its own, and no link here is to be filled.
@@ -425,17 +425,20 @@ async fn begin(
 ) -> Result<Arc<str>, Error> {
     let (owner, on, stored_as) = (hold.clone(), shard.clone(), stored_as.clone());
     let begun = tokio::task::spawn_local(async move {
-        let step = WriteStep::CreateUpload { stored_as, algorithm: None };
-        let (_, body) = call_whole(&on, owner.operation(step)).await.map_err(|failure| failure.error)?;
-        let upload_id =
-            upload_answers::parse_created(&body).map_err(|nonsense| nonsensical("upload id", &nonsense))?;
-        let upload_id: Arc<str> = upload_id.into();
-        let fresh = owner.upload_id.set(upload_id.clone()).is_ok();
-        assert!(fresh, "an upload begins once");
-        if owner.transfer.is_stopped() {
-            abort(&on, &owner).await;
-        }
-        Ok(upload_id)
+        let begin = async {
+            let step = WriteStep::CreateUpload { stored_as, algorithm: None };
+            let (_, body) = call_whole(&on, owner.operation(step)).await.map_err(|failure| failure.error)?;
+            let upload_id = upload_answers::parse_created(&body)
+                .map_err(|nonsense| nonsensical("upload id", &nonsense))?;
+            let upload_id: Arc<str> = upload_id.into();
+            let fresh = owner.upload_id.set(upload_id.clone()).is_ok();
+            assert!(fresh, "an upload begins once");
+            if owner.transfer.is_stopped() {
+                abort(&on, &owner).await;
+            }
+            Ok(upload_id)
+        };
+        run_past_the_stop(&owner.transfer, ABORT_WITHIN, begin).await
     });
     begun.await.map_err(|_| Error::new(ErrorKind::Cancelled, "the client was closed while the copy ran"))?
 }

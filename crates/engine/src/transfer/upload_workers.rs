@@ -40,7 +40,7 @@ use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
 use crate::transfer::upload_checksum::{ChecksumPlan, NOT_STATED, compared, hashed, hashed_aside};
 use crate::transfer::upload_resume::go_on;
 use crate::transfer::upload_stream::lead_stream;
-use crate::transfer::workers::run_until_stopped;
+use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
@@ -197,15 +197,17 @@ pub(super) async fn begin<'a>(
 ) -> Result<&'a PartsUpload, Error> {
     let (owner, on) = (hold.clone(), shard.clone());
     let begun = tokio::task::spawn_local(async move {
-        let created = create(&on, &owner).await;
-        let (upload_id, known) = created?;
-        owner.note_begun(&on, &upload_id, known, sizes);
-        let fresh = owner.parts.set(PartsUpload::new(upload_id, known, sizes, Vec::new())).is_ok();
-        assert!(fresh, "an upload begins once");
-        if owner.transfer.is_stopped() {
-            abort(&on, &owner).await;
-        }
-        Ok(())
+        let begin = async {
+            let (upload_id, known) = create(&on, &owner).await?;
+            owner.note_begun(&on, &upload_id, known, sizes);
+            let fresh = owner.parts.set(PartsUpload::new(upload_id, known, sizes, Vec::new())).is_ok();
+            assert!(fresh, "an upload begins once");
+            if owner.transfer.is_stopped() {
+                abort(&on, &owner).await;
+            }
+            Ok(())
+        };
+        run_past_the_stop(&owner.transfer, ABORT_WITHIN, begin).await
     });
     begun
         .await

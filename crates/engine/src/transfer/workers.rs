@@ -21,7 +21,7 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
 use crate::transfer::response::{ask, wait_or_give_up};
 use crate::transfer::single::Single;
-use crate::transfer::{Download, Running, Working};
+use crate::transfer::{ActiveTransfer, Download, Running, Working};
 use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
 use std::sync::Arc;
@@ -107,6 +107,24 @@ pub(crate) async fn run_until_stopped(running: &dyn Running, work: impl Future<O
         () = running.transfer().stopped() => {}
     }
     std::mem::forget(lost);
+}
+
+/// Carries work that a stop does not end: an origin that was asked for an upload may have begun one. It has
+/// so much time from the stop on.
+pub(super) async fn run_past_the_stop<T>(
+    transfer: &ActiveTransfer,
+    within: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let too_late = async {
+        transfer.stopped().await;
+        tokio::time::sleep(within).await;
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = too_late => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
+    }
 }
 
 /// Fails the transfer of a worker that is dropped on its way: the others would wait for its part.
