@@ -73,7 +73,7 @@ try:
         child = subprocess.Popen(copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         time.sleep(moment)
         if child.poll() is not None:
-            # Sooner than the first: a kill that kills nobody is none.
+            # The copy ended before the kill: not counted, and the next kill comes earlier.
             assert child.returncode == 0, child.returncode
             seconds = moment
             continue

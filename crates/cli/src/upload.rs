@@ -112,7 +112,8 @@ fn stdin() -> io::Result<File> {
     Ok(input)
 }
 
-/// Reads to the end, straight into the rooms of the upload. An error abandons the upload, and is told before.
+/// Reads to the end, straight into the rooms of the upload. A read error is told first; then the upload is
+/// abandoned.
 fn read_all(mut input: File, mut uploader: StreamUploader, tell: impl FnOnce(io::Error)) {
     // Once the upload has ended its error counts.
     while let Ok(space) = uploader.space() {

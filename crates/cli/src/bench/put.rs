@@ -88,7 +88,7 @@ fn refuse_plain(location: &Location) -> Result<(), Failure> {
     }
 }
 
-/// Each run writes the object anew: it must not be somebody's.
+/// Each run replaces the object. So it is absent before, or `bench put` wrote it.
 fn refuse_other_objects(client: &Client, location: &Location) -> Result<(), Failure> {
     let found = match client.stat(location) {
         Ok(found) => found,

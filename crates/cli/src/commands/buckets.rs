@@ -9,7 +9,7 @@ use flatout_wire::location::Location;
 use crate::args::{Mb, Rb};
 use crate::commands::repeats::counted;
 use crate::commands::rm::Removal;
-use crate::commands::uploads::unix_seconds;
+use crate::commands::uploads::{by_origins_clock, unix_seconds};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -112,8 +112,8 @@ fn count(bucket: &Location, client: &Client) -> Result<Contents, Failure> {
         upload?;
         contents.uploads += 1;
     }
-    // What was written behind the listing, while it went on, is in no count. Clocks state whole seconds.
-    contents.limit_s = begun_s.saturating_add_signed(client.origin_ahead_s().unwrap_or(0)) + 1;
+    // An object that is written during the listing may be missing in the count. Clocks state whole seconds.
+    contents.limit_s = by_origins_clock(client, begun_s) + 1;
     contents.newest_s = contents.newest_s.min(contents.limit_s);
     Ok(contents)
 }

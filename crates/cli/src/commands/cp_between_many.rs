@@ -345,11 +345,12 @@ impl Copies<'_> {
     fn only_say(&mut self) -> Result<(), Failure> {
         while let Some(found) = self.next() {
             match found {
-                Ok(copy) if copy.is_within => {
-                    let error = copy.check().expect_err("it is within");
-                    self.failed(&copy.from, &copy.to, &error, 0.0)?;
-                }
-                Ok(OneCopy { from, to, .. }) => {
+                Ok(copy) => {
+                    if let Err(error) = copy.check() {
+                        self.failed(&copy.from, &copy.to, &error, 0.0)?;
+                        continue;
+                    }
+                    let OneCopy { from, to, .. } = copy;
                     self.summary.objects += 1;
                     self.console.answer(&format!("would copy {} -> {}", shown(&from), shown(&to)))?;
                     self.event(events::Object::of_copy(&from, &to, "planned"))?;

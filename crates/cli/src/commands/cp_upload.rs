@@ -59,11 +59,13 @@ fn copy(
     let client = origin::client(console, knobs, &[Dialect::of(target)])?;
     outages::tell(&client, console, Carries::Lines);
     // The origin judges it again when the object is to appear; this spares sending what would be refused.
-    // Keys that may not list are told that they may not look at an object that is not there.
-    let is_known = |error: &Error| error.kind() == ErrorKind::Denied && !dry_run;
-    if no_clobber
-        && is_there(&client, target).or_else(|error| if is_known(&error) { Ok(false) } else { Err(error) })?
-    {
+    // S3 denies a look at an absent object to keys that may not list.
+    let looked = if no_clobber { is_there(&client, target) } else { Ok(false) };
+    let is_there = match looked {
+        Err(error) if error.kind() == ErrorKind::Denied && !dry_run => false,
+        looked => looked?,
+    };
+    if is_there {
         return left_out(source, target, console);
     }
     if dry_run {

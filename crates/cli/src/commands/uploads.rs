@@ -68,9 +68,13 @@ pub fn run(args: &Uploads, console: &Console) -> Result<Exit, Failure> {
 /// Whether it is old enough, by the origin's clock.
 fn is_meant(args: &Uploads, upload: &UnfinishedUpload, client: &Client) -> bool {
     let Some(older_than) = args.older_than.filter(|age| !age.is_zero()) else { return true };
-    let here = unix_seconds();
-    let there = here.saturating_add_signed(client.origin_ahead_s().unwrap_or(0));
+    let there = by_origins_clock(client, unix_seconds());
     upload.begun_s.is_some_and(|begun_s| begun_s.saturating_add(older_than.as_secs()) <= there)
+}
+
+/// A time of this machine's clock by that of the origin, as far as that is known. Both in Unix seconds.
+pub fn by_origins_clock(client: &Client, here_s: u64) -> u64 {
+    here_s.saturating_add_signed(client.origin_ahead_s().unwrap_or(0))
 }
 
 /// Now.

@@ -81,7 +81,7 @@ fn check_files_that_change(more: &[&str]) {
     assert_eq!(parts(&buckets), 0, "an upload is left");
 }
 
-/// What is excluded is not looked at: neither a link to nothing nor a folder that may not be read.
+/// An excluded link to nothing is no error, and neither is an excluded folder that may not be read.
 #[test]
 fn what_is_excluded_is_no_error() {
     let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());

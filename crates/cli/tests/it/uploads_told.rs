@@ -423,7 +423,7 @@ fn no_clobber_is_judged_by_the_origin_where_nobody_may_look() {
     run(&mut at(&raw, &["cp", "-n", &file, "s3://bucket/key"])).clean();
 }
 
-/// What is there is not known to be the bench's own.
+/// Only an object that `bench put` wrote may be replaced, and a refused look does not tell who wrote it.
 #[test]
 fn bench_put_writes_over_nothing_that_it_cannot_look_at() {
     let log = Log::default();

@@ -72,6 +72,12 @@ impl Failure {
         Failure { fault: Fault::Final, ..Failure::transient(error) }
     }
 
+    /// Whether the origin refuses since an object is there already: S3 says so with 412, OSS with 409. S3's
+    /// 409 is of a writer at the same time.
+    pub(crate) fn is_of_existing(&self) -> bool {
+        self.status == Some(412) || self.reason == Some(Reason::Exists)
+    }
+
     /// What the answer says about how much is asked; `None` where it is no sign of the origin's being well.
     pub(crate) fn load(&self) -> Option<Load> {
         match self.fault {

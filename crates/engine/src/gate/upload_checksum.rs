@@ -46,7 +46,7 @@ pub(super) struct Trailers {
     unclear: AtomicU8,
 }
 
-/// After so many unclear ends trailers count as refused.
+/// After this many unclear ends, trailers count as refused.
 const UNCLEAR_MOST: u8 = 3;
 
 const UNTRIED: u8 = 0;

@@ -39,7 +39,7 @@ use flatout_policy::retry::{self, Attempts, Fault};
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// The buffers between us and an origin fill within this time. Bytes that leave later show that the origin
-/// reads. Bytes that left before show nothing: the kernel takes them even if nobody listens.
+/// reads. Earlier bytes do not: the kernel's buffers may hold them.
 const FILLS: Duration = Duration::from_secs(1);
 
 /// What is asked, of whom, and how.

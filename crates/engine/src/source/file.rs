@@ -11,7 +11,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::upload_journal::FileIdentity;
 
-/// The page cache is asked for one byte in so many: readahead fills about that much at a time.
+/// The page cache is probed at one byte of each such block: readahead fills about a block at a time.
 const LOOK_EVERY: usize = 1 << 20;
 /// `f_type` of tmpfs (statfs(2)).
 const TMPFS: u64 = 0x0102_1994;

@@ -360,7 +360,7 @@ async fn copy_parts(
                 tokio::select! {
                     biased;
                     ended = copy_part(&shard, &hold, upload_id, number, source, range) => ended,
-                    () = out_of_patience(&hold) => Err(Failure::last(Error::new(ErrorKind::Cancelled, "cancelled"))),
+                    failure = out_of_patience(&hold) => Err(failure),
                 }
             });
         }
@@ -385,9 +385,10 @@ impl Drop for PartsInFlight {
 }
 
 /// Ready once parts of a copy that was stopped are waited for no longer.
-async fn out_of_patience(copy: &CopyTransfer) {
+async fn out_of_patience(copy: &CopyTransfer) -> Failure {
     copy.transfer.stopped().await;
     tokio::time::sleep(PARTS_END_WITHIN).await;
+    Failure::last(Error::new(ErrorKind::Cancelled, "cancelled"))
 }
 
 /// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
@@ -565,11 +566,9 @@ async fn explained(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source, fail
     let now = call_whole(shard, Operation::Head(copy.source.clone())).await;
     let is_same = now.is_ok_and(|(head, _)| head.etag == source.head.etag);
     let cause = match (&copy.condition, is_same) {
-        (Condition::Absent, true) if failure.status == Some(412) => return Error::there(),
-        (Condition::Absent, true) if failure.reason == Some(Reason::Exists) => return Error::there(),
-        (Condition::Absent, true) => return failure.error,
+        (Condition::Absent, true) if failure.is_of_existing() => return Error::there(),
         (Condition::Matches(etag), true) => format!("the object's ETag is not {etag}: it stays as it is"),
-        (Condition::None, true) => return failure.error,
+        (Condition::Absent | Condition::None, true) => return failure.error,
         (_, false) => {
             let cause = "the source was replaced while it was copied: nothing was made of it";
             return Error::new(ErrorKind::Changed, cause).with_hint("start again to copy the new version");

@@ -577,8 +577,7 @@ impl Upload {
     /// The failure of a request as the caller should read it.
     fn explained(&self, failure: Failure) -> Error {
         match (failure.status, &self.stored_as.condition) {
-            (Some(412), Condition::Absent) => Error::there(),
-            (_, Condition::Absent) if failure.reason == Some(Reason::Exists) => Error::there(),
+            (_, Condition::Absent) if failure.is_of_existing() => Error::there(),
             (Some(404), Condition::Matches(etag)) if failure.reason == Some(Reason::NotFound) => {
                 let cause = format!("there is no object there, so none has the ETag {etag}");
                 Error::new(ErrorKind::NotFound, cause).with_hint("check the bucket and the key")
