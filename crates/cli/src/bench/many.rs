@@ -118,6 +118,7 @@ fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
             size: Some(listed.size),
             name,
             keep_existing: false,
+            modified_ns: None,
         }));
     }
     Ok(wanted)

@@ -136,7 +136,7 @@ impl Selection {
                 Some(folder) if folder.join(&name).symlink_metadata().is_ok() => Why::Exists,
                 existing => {
                     let (size, keep_existing) = (Some(listed.size), existing.is_some());
-                    return Some(Wanted { location, size, name, keep_existing });
+                    return Some(Wanted { location, size, name, keep_existing, modified_ns: None });
                 }
             },
             FileName::Marker => Why::Marker,

@@ -31,6 +31,8 @@ pub struct Wanted {
     pub name: String,
     /// A file that appears under that name meanwhile stays, and the object fails.
     pub keep_existing: bool,
+    /// The file's time of change, in nanoseconds since 1970; without it that of its writing.
+    pub modified_ns: Option<i128>,
 }
 
 /// What became of one of many objects.

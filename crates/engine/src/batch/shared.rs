@@ -325,6 +325,7 @@ impl Batch {
             };
             let mut get = Get::new(wanted.location.clone(), landing);
             get.keep_existing = wanted.keep_existing;
+            get.modified_ns = wanted.modified_ns;
             let resources = Resources {
                 gate: self.gate.clone(),
                 shards: self.shards.clone(),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flatout_settings::format_size;
-use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::base::error::{Error, ErrorKind};
@@ -38,6 +38,8 @@ pub(crate) struct FileSink {
     resume: bool,
     /// What stands under the name by the end is not replaced.
     pub(crate) keep_existing: bool,
+    /// The time that it is to have, in nanoseconds since 1970.
+    pub(crate) modified_ns: Option<i128>,
     /// What an earlier run left, until it is known what is wanted now.
     earlier: Mutex<Option<Earlier>>,
     journal: OnceLock<Log>,
@@ -88,6 +90,7 @@ impl FileSink {
             process: std::process::id(),
             resume,
             keep_existing: false,
+            modified_ns: None,
             earlier,
             journal: OnceLock::new(),
             note: Mutex::default(),
@@ -269,6 +272,9 @@ impl FileSink {
         if self.reserved_bytes.load(Ordering::Relaxed) > bytes {
             file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
         }
+        if let Some(ns) = self.modified_ns {
+            set_modified(file, ns).map_err(|refused| Error::local("cannot set its time", refused.into()))?;
+        }
         if !self.temporary.is_ours(&self.folder) {
             return Err(match self.is_folder_gone() {
                 true => Error::local("cannot put the file under its name", Errno::NOENT.into()),
@@ -396,6 +402,16 @@ impl Drop for FileSink {
     fn drop(&mut self) {
         self.let_go(true);
     }
+}
+
+fn set_modified(file: &File, ns: i128) -> Result<(), Errno> {
+    const SECOND_NS: i128 = 1_000_000_000;
+    let time = Timespec {
+        tv_sec: i64::try_from(ns.div_euclid(SECOND_NS)).map_err(|_| Errno::RANGE)?,
+        tv_nsec: ns.rem_euclid(SECOND_NS) as _,
+    };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::futimens(file, &times)
 }
 
 fn refused_there(refused: io::Error) -> Error {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::base::error::{Error, ErrorKind};
@@ -65,6 +65,64 @@ impl Folder {
         // What cannot be removed is seen by whoever looks; there is nothing else to do about it.
         let _ = rustix::fs::unlinkat(root, &lower.name, AtFlags::empty());
         Ok(folds)
+    }
+
+    /// Makes the folder at a relative path beneath this one, where it is missing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalIo`] when it cannot be made, for instance where a file has its name.
+    pub fn make(&self, path: &str) -> Result<(), Error> {
+        self.below(path).map(drop).map_err(|error| error.during("write", self.path().join(path).display()))
+    }
+
+    /// Removes the file at a relative path beneath this one, as long as it has that size and that time, in
+    /// nanoseconds since 1970. One that is not there counts as removed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] for another file than that; [`ErrorKind::LocalIo`] when it cannot be removed.
+    pub fn remove_file(&self, path: &str, bytes: u64, modified_ns: i128) -> Result<(), Error> {
+        let refused = |error: Error| error.during("delete", self.path().join(path).display());
+        let local = |why: Errno| refused(Error::local("cannot remove it", why.into()));
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = match self.existing(parent) {
+            Ok(parent) => parent,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(why) => return Err(local(why)),
+        };
+        let found = match rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(why) => return Err(local(why)),
+        };
+        let found_ns = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        if !is_file || found.st_size as u64 != bytes || found_ns != modified_ns {
+            let changed = Error::new(ErrorKind::Changed, "it was changed since it was looked at, and stays");
+            return Err(refused(changed));
+        }
+        match rustix::fs::unlinkat(&*parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(why) => Err(local(why)),
+        }
+    }
+
+    /// Removes the folder at a relative path beneath this one where it is empty: whether it is gone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalIo`] when it cannot be removed.
+    pub fn remove_empty(&self, path: &str) -> Result<bool, Error> {
+        self.lock().remove(path);
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let removed =
+            self.existing(parent).and_then(|parent| rustix::fs::unlinkat(&*parent, name, AtFlags::REMOVEDIR));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(why) => {
+                let refused = Error::local("cannot remove it", why.into());
+                Err(refused.during("delete", self.path().join(path).display()))
+            }
+        }
     }
 
     /// The folder at a relative path beneath this one, made where it is missing.

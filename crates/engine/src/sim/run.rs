@@ -472,6 +472,7 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
             size: object.listed,
             name,
             keep_existing: false,
+            modified_ns: None,
         })
     });
     batch.feed(wanted);

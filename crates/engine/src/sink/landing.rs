@@ -98,13 +98,6 @@ impl Sink {
         })
     }
 
-    /// Whether a file that stands under the name by the end is to stay.
-    pub(crate) fn set_keep_existing(&mut self, keep_existing: bool) {
-        if let Sink::File(file) = self {
-            file.keep_existing = keep_existing;
-        }
-    }
-
     /// The file, where it is one.
     pub(crate) fn file(&self) -> Option<&FileSink> {
         match self {

@@ -129,7 +129,9 @@ impl Download {
         let pinned = get.if_match.map(|etag| Pinned::of_etag(name.clone(), &etag)).transpose();
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
         let mut sink = Sink::open(get.landing, resources.care.resume)?;
-        sink.set_keep_existing(get.keep_existing);
+        if let Sink::File(file) = &mut sink {
+            (file.keep_existing, file.modified_ns) = (get.keep_existing, get.modified_ns);
+        }
         let mut object = RequestTemplate::of_object(account, get.location, get.version_id);
         if get.in_one_answer && get.span == Span::All {
             object.ask_for_the_whole();

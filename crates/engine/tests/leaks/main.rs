@@ -78,6 +78,7 @@ fn many(client: &Client, numbers: Range<usize>, folder: &Path) -> usize {
         size: Some(if number.is_multiple_of(2) { SIZE } else { SIZE / 8 }),
         name: format!("{number:06}"),
         keep_existing: false,
+        modified_ns: None,
     };
     let wanted: Vec<_> = numbers.map(|number| Ok(wanted(number))).collect();
     let folder = Folder::open(folder).expect("the folder");

@@ -30,7 +30,7 @@ fn bucket() -> Location {
 
 fn wanted(key: &str, size: Option<u64>) -> Wanted {
     let location = Location::parse(&format!("s3://b/{key}")).expect("a location");
-    Wanted { location, size, name: key.to_owned(), keep_existing: false }
+    Wanted { location, size, name: key.to_owned(), keep_existing: false, modified_ns: None }
 }
 
 fn start(client: &Client, objects: &[(&str, Option<u64>)], folder: Option<&Path>) -> Many {

@@ -161,7 +161,7 @@ fn wanted(
     (0..count).map(move |number| {
         let name = format!("{}-{number:06}", "name".repeat(20));
         let location = location(&format!("http://{host}/bucket/{name}"));
-        Ok(Wanted { location, size: Some(100), name, keep_existing: false })
+        Ok(Wanted { location, size: Some(100), name, keep_existing: false, modified_ns: None })
     })
 }
 
