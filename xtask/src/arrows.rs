@@ -9,6 +9,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-wire", 0),
     ("flatout-policy", 0),
     ("flatout-formats", 0),
+    ("flatout-sync", 0),
     ("flatout-engine", 1),
     ("flatout-tree", 2),
     ("flatout-cache", 2),
@@ -31,7 +32,7 @@ const IN_TESTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Crates that use nothing but std, outside their tests.
-const STD_ALONE: &[&str] = &["flatout-policy", "flatout-formats"];
+const STD_ALONE: &[&str] = &["flatout-policy", "flatout-formats", "flatout-sync"];
 
 /// Crate, a crate that it must not use although the level allows it, reason.
 const WITHOUT: &[(&str, &[&str], &str)] = &[
