@@ -167,6 +167,12 @@ pub fn forget() -> std::io::Result<Option<PathBuf>> {
     paces::forget(&std::env::vars_os().collect())
 }
 
+/// The folder for what makes later runs faster and nothing else: below `XDG_CACHE_HOME` or `~/.cache`. `None`
+/// where there is no home. It may have to be made.
+pub fn cache_folder() -> Option<PathBuf> {
+    paces::cache_folder(&std::env::vars_os().collect())
+}
+
 /// Where other programs put what is temporary: `TMPDIR`, or `/tmp`.
 pub fn temporary_folder() -> PathBuf {
     std::env::temp_dir()

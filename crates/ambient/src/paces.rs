@@ -32,15 +32,19 @@ const KEPT_FOR_S: u64 = 90 * 24 * 3_600;
 /// How far ahead of ours another machine's clock may be, where both have the same home.
 const AHEAD_S: u64 = 3_600;
 
+fn path(environment: &Environment) -> Option<PathBuf> {
+    Some(cache_folder(environment)?.join("pace"))
+}
+
 /// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known. A home that is not there is
 /// not made: a service has none on purpose.
-fn path(environment: &Environment) -> Option<PathBuf> {
+pub(crate) fn cache_folder(environment: &Environment) -> Option<PathBuf> {
     // The XDG specification has a relative path ignored.
     let base = text(environment, "XDG_CACHE_HOME").ok().flatten().map(PathBuf::from);
     let base = base.filter(|base| base.is_absolute());
     let home = Home::of(environment).ok()?;
     let below_home = || home.join(".cache").filter(|cache| cache.parent().is_some_and(Path::is_dir));
-    Some(base.or_else(below_home)?.join("flatout").join("pace"))
+    Some(base.or_else(below_home)?.join("flatout"))
 }
 
 /// What earlier runs found.

@@ -15,7 +15,7 @@ use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
 pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
-pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Uploads};
+pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Sync, Uploads};
 use crate::bench::ReadFiles;
 use crate::help;
 use crate::knobs::{Knobs, MountKnobs};
@@ -70,6 +70,9 @@ pub enum Command {
     /// Copy an object and delete its source, once the copy is there and confirmed
     #[command(after_help = help::MV)]
     Mv(Box<Mv>),
+    /// Make a bucket's folder like a local one, or the other way round, or like another bucket's
+    #[command(after_help = help::SYNC)]
+    Sync(Box<Sync>),
     /// Delete objects: single ones, the matches of a pattern, or everything below a prefix
     #[command(after_help = help::RM)]
     Rm(Rm),

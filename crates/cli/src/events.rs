@@ -68,12 +68,23 @@ impl Object {
     }
 
     fn of_write(action: &'static str, source: String, to: &Location, status: &'static str) -> Object {
+        Object::of_sync(action, status, to.key().to_owned(), source, to.to_string())
+    }
+
+    /// Of a name that both trees of a sync may have, of which nothing else is known.
+    pub fn of_sync(
+        action: &'static str,
+        status: &'static str,
+        key: String,
+        source: String,
+        target: String,
+    ) -> Object {
         Object {
             action,
             status,
-            key: to.key().to_owned(),
+            key,
             source,
-            target: Some(to.to_string()),
+            target: Some(target),
             bytes: 0,
             fetched: 0,
             resumed: 0,
@@ -117,6 +128,34 @@ pub struct Summary {
     pub failed: u64,
     pub unchanged: u64,
     pub skipped: u64,
+    pub bytes: u64,
+    pub fetched: u64,
+    pub resumed: u64,
+    pub seconds: f64,
+    /// Absent of a run that was over before somebody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<Limited>,
+    pub exit: u8,
+}
+
+/// The last event of a sync.
+#[derive(Serialize, Default)]
+#[serde(tag = "event", rename = "summary")]
+pub struct SyncSummary {
+    pub action: &'static str,
+    /// Copied.
+    pub ok: u64,
+    /// To be copied, of a dry run.
+    pub planned: u64,
+    pub unchanged: u64,
+    pub deleted: u64,
+    /// At the target alone, and still there.
+    pub extra: u64,
+    pub failed: u64,
+    /// Left out: nothing of the kind can be copied.
+    pub skipped: u64,
+    /// Left as they are, since one of their sides could not be read.
+    pub unknown: u64,
     pub bytes: u64,
     pub fetched: u64,
     pub resumed: u64,

@@ -56,6 +56,29 @@ the end of either changes nothing. Of a pattern, names are relative to the last 
 --include and --exclude, in the order typed, the first that matches decides. Objects that no file can stand for (a/../b, \
 a//b, a and a/b at once) are left out with a warning and exit code 2: docs/names.md.";
 
+pub const SYNC: &str = "\
+Examples:
+  flatout sync data/ s3://bucket/data/
+  flatout sync data/ s3://bucket/data/ --delete --max-delete 1000
+  flatout sync oss://bucket/data/ /mnt/nvme/data --dry-run
+  flatout sync s3://bucket/data/ oss://backup/data/ --exclude '*.tmp'
+  flatout sync models/ s3://bucket/models/ --checksum
+
+An object or a file is copied where the target has none, where sizes differ, or where the source is newer. Files that \
+are fetched get the time of their object; uploads keep the file's in the metadata 'mtime', as rclone does. A second run \
+copies nothing.
+
+What could not be read is unknown, not absent: it is neither deleted nor replaced, nothing else is deleted in that \
+run, and the exit code is 3. A pipe, a socket or a link that is skipped keeps the object of its name. A file that is \
+replaced stays whole until its successor is.
+
+--delete comes last. It deletes nothing after an error, nothing that --include and --exclude leave out (unless \
+--delete-excluded is given), no file that was changed meanwhile, and nothing at all where the source is empty, unless \
+--max-delete says how many it may be.
+
+--exact-timestamps also replaces what is newer at the target. Both trees are walked in the order of keys, so that \
+neither has to fit into memory.";
+
 pub const PIPE: &str = "\
 Examples:
   pg_dump db | zstd | flatout pipe s3://backups/db.zst

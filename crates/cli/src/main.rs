@@ -90,6 +90,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Ls(args) => commands::ls::run(args, console),
         Command::Stat(args) => commands::stat::run(args, console),
         Command::Mv(args) => commands::mv::run(args, console),
+        Command::Sync(args) => commands::sync::run(args, console),
         Command::Rm(args) => commands::rm::run(args, console),
         Command::Mb(args) => commands::buckets::make(args, console),
         Command::Rb(args) => commands::buckets::remove(args, console),
@@ -123,6 +124,7 @@ fn answers(command: &Command) -> bool {
     match command {
         Command::Cp(args) => args.dry_run || carries(command) == Carries::Bytes,
         Command::Mv(args) => args.dry_run,
+        Command::Sync(args) => args.dry_run,
         Command::Rm(args) => args.dry_run,
         Command::Mb(_) | Command::Rb(_) => false,
         Command::Uploads(args) => !args.abort,

@@ -7,6 +7,7 @@ use clap::{ValueEnum, ValueHint};
 use super::{Cp, StoredAs};
 use crate::knobs::Knobs;
 use crate::select::Filters;
+use crate::stored_as::Symlinks;
 
 #[derive(Debug, clap::Args)]
 pub struct Mv {
@@ -32,7 +33,7 @@ impl Mv {
     /// The copy that comes first.
     pub fn copy(&self) -> Cp {
         Cp {
-            symlinks: crate::stored_as::Symlinks::default(),
+            symlinks: Symlinks::default(),
             source: self.source.clone(),
             target: self.target.clone(),
             range: None,
@@ -71,6 +72,63 @@ pub struct Rm {
     pub verbose: bool,
     #[command(flatten)]
     pub filters: Filters,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Sync {
+    /// A folder, or s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    pub source: String,
+    /// A folder, or s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; one side is a URL
+    #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
+    pub target: String,
+    /// Delete what only DST has, last, and only if everything could be read and copied
+    #[arg(long, help_heading = "Deletion")]
+    pub delete: bool,
+    /// Delete nothing where more than N would be deleted
+    #[arg(long, value_name = "N", requires = "delete", help_heading = "Deletion")]
+    pub max_delete: Option<u64>,
+    /// Also delete what --include and --exclude leave out
+    #[arg(long, requires = "delete", help_heading = "Deletion")]
+    pub delete_excluded: bool,
+    /// Copy only where sizes differ
+    #[arg(long, conflicts_with_all = ["exact_timestamps", "checksum"], help_heading = "Comparison")]
+    pub size_only: bool,
+    /// Copy where sizes or times differ at all; of an upload that takes a request for each object that is
+    /// there
+    #[arg(long, conflicts_with = "checksum", help_heading = "Comparison")]
+    pub exact_timestamps: bool,
+    /// Copy where sizes or checksums differ: those that the origin states, and those of files, which are read
+    /// once and remembered
+    #[arg(long, help_heading = "Comparison")]
+    pub checksum: bool,
+    /// Empty folders belong to the tree: an object whose key ends in '/' stands for one, and with --delete
+    /// folders that become empty go
+    #[arg(long)]
+    pub empty_folders: bool,
+    /// Only print what would be copied and deleted, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print every deletion, error and warning; without it the first of each kind is printed, and the rest
+    /// are counted
+    #[arg(long)]
+    pub verbose: bool,
+    /// Of an upload, symbolic links: follow them, skip them with a warning, or refuse them with an error each
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Uploads"
+    )]
+    pub symlinks: Symlinks,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub stored_as: StoredAs,
     #[command(flatten)]
     pub knobs: Knobs,
 }

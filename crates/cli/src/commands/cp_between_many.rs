@@ -26,9 +26,9 @@ use crate::stored_as::options;
 
 /// Copies at a time. A small object takes two requests of some ten milliseconds, so that 32 make about a
 /// thousand objects a second; S3 takes 3,500 writes a second of a prefix.
-const IN_FLIGHT: usize = 32;
+pub const IN_FLIGHT: usize = 32;
 /// Copies at a time through this machine.
-const THROUGH_HERE: usize = 16;
+pub const THROUGH_HERE: usize = 16;
 /// What is copied through this machine is held in memory up to this length; longer objects pass through.
 const SHORT: u64 = 4 << 20;
 
@@ -90,12 +90,12 @@ fn target(typed: &str, source: &Source) -> Result<Location, Failure> {
 }
 
 /// One object to be copied.
-struct OneCopy {
-    from: Location,
-    to: Location,
-    bytes: u64,
+pub struct OneCopy {
+    pub from: Location,
+    pub to: Location,
+    pub bytes: u64,
     /// The target lies within the source: an object that is there may be copied later.
-    is_within: bool,
+    pub is_within: bool,
 }
 
 impl OneCopy {
@@ -112,15 +112,15 @@ impl OneCopy {
 }
 
 /// What became of one.
-struct EndedCopy {
-    copy: OneCopy,
+pub struct EndedCopy {
+    pub copy: OneCopy,
     /// Nothing of one that was left as it is.
-    result: Result<Option<Report>, Error>,
-    seconds: f64,
+    pub result: Result<Option<Report>, Error>,
+    pub seconds: f64,
 }
 
 /// Copies one object after the other, as one of several that do.
-struct Worker<'a> {
+pub struct Worker<'a> {
     client: &'a Client,
     options: ObjectOptions,
     condition: Condition,
@@ -130,8 +130,19 @@ struct Worker<'a> {
     long: Mutex<()>,
 }
 
-impl Worker<'_> {
-    fn work(&self, given: &Mutex<Receiver<OneCopy>>, tell: &Sender<EndedCopy>) {
+impl<'a> Worker<'a> {
+    /// One that replaces what is there, as the condition lets it.
+    pub fn new(
+        client: &'a Client,
+        options: ObjectOptions,
+        condition: Condition,
+        switches: Switches,
+    ) -> Worker<'a> {
+        Worker { client, options, condition, no_clobber: false, switches, long: Mutex::default() }
+    }
+
+    /// Copies what is given, until nothing is.
+    pub fn work(&self, given: &Mutex<Receiver<OneCopy>>, tell: &Sender<EndedCopy>) {
         loop {
             let next = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(copy) = next else { return };
@@ -191,13 +202,10 @@ impl Copies<'_> {
             true => IN_FLIGHT,
             false => THROUGH_HERE,
         };
+        let (options, condition) = (self.options.clone(), self.condition.clone());
         let worker = Worker {
-            client: self.client,
-            options: self.options.clone(),
-            condition: self.condition.clone(),
             no_clobber: self.no_clobber,
-            switches: self.switches.clone(),
-            long: Mutex::default(),
+            ..Worker::new(self.client, options, condition, self.switches.clone())
         };
         let (give, given) = mpsc::sync_channel(at_once);
         let (tell, told) = mpsc::channel();

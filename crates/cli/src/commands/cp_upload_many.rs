@@ -406,7 +406,7 @@ impl<'a> Copy<'a> {
 }
 
 /// As a bar shows many objects.
-fn shown(progress: &ManyPutsProgress) -> ManyProgress {
+pub fn shown(progress: &ManyPutsProgress) -> ManyProgress {
     ManyProgress {
         objects: progress.files,
         total_bytes: progress.total_bytes,

@@ -25,6 +25,7 @@ mod repeats;
 pub mod rm;
 pub mod serve;
 pub mod stat;
+pub mod sync;
 pub mod top;
 pub mod umount;
 pub mod uploads;

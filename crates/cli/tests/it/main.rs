@@ -29,6 +29,7 @@ mod raw;
 mod resume;
 mod secrets;
 mod sweep;
+mod sync;
 mod tails;
 mod tls;
 mod uploads;

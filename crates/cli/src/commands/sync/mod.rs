@@ -1,0 +1,230 @@
+//! `flatout sync`: makes one tree like another. docs/life-of-a-sync.md walks the road.
+
+mod ask;
+mod carry;
+mod plan;
+mod remove;
+mod sums;
+mod tell;
+mod trees;
+
+use std::sync::Arc;
+
+use flatout_engine::{Client, Dialect, Folder};
+use flatout_sync::decide::{Compare, Rules, Way};
+
+use self::ask::Asker;
+use self::carry::{Carrier, Later};
+use self::plan::{Folders, Plan, Step};
+use self::sums::Sums;
+use self::tell::Telling;
+use self::trees::Tree;
+use crate::args::Sync;
+use crate::commands::repeats::grouped;
+use crate::console::{Carries, Console};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::stored_as::options;
+use crate::{origin, outages};
+
+pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
+    let (source, target) = (Tree::parse("sync", &args.source)?, Tree::parse("sync", &args.target)?);
+    let way = check(args, &source, &target)?;
+    let options = options(&args.stored_as, None)?;
+    let dialects: Vec<Dialect> = [&source, &target]
+        .into_iter()
+        .filter_map(|tree| match tree {
+            Tree::Folder(_) => None,
+            Tree::Objects(objects) => Some(Dialect::of(&objects.location)),
+        })
+        .collect();
+    let client = Arc::new(origin::client(console, &args.knobs, &dialects)?);
+    outages::tell(&client, console, Carries::Lines);
+    let sums = match (&source, &target) {
+        (Tree::Folder(folder), _) | (_, Tree::Folder(folder)) if args.checksum => {
+            Sums::open(flatout_ambient::cache_folder(), folder)
+        }
+        _ => Sums::default(),
+    };
+    let asker = Asker::new(client.clone(), source.clone(), target.clone(), sums);
+    let sync = Trees { args, client: &client, source: &source, target: &target, way, asker: &asker };
+    let mut telling = Telling::new(args, console, &source, &target, way);
+    // Before anything is made: a tree that cannot be read leaves no folder behind.
+    let plan = sync.plan()?;
+    let later = match args.dry_run {
+        true => sync.only_say(plan, &mut telling)?,
+        false => {
+            let folder = match &target {
+                Tree::Folder(path) => Some(Folder::open(path)?),
+                Tree::Objects(_) => None,
+            };
+            let carrier = Carrier { client: &client, source: &source, target: &target, options, folder };
+            carrier.carry(plan, &mut telling)?
+        }
+    };
+    asker.keep_sums(telling.is_whole());
+    sync.end(later, &mut telling)?;
+    origin::remember(&client);
+    telling.conclude()
+}
+
+/// What can be refused before anything is asked.
+fn check(args: &Sync, source: &Tree, target: &Tree) -> Result<Way, Failure> {
+    if let Some(etag) = &args.stored_as.if_match {
+        let failure = Failure::usage(format!("--if-match {etag}: no two of many objects have one ETag"));
+        return Err(failure.with_hint("leave it out, or copy one object by `flatout cp`"));
+    }
+    let way = match (source, target) {
+        (Tree::Folder(_), Tree::Objects(_)) => Way::Up,
+        (Tree::Objects(_), Tree::Folder(_)) => Way::Down,
+        (Tree::Objects(_), Tree::Objects(_)) => Way::Between,
+        (Tree::Folder(_), Tree::Folder(_)) => {
+            let failure = Failure::usage("sync: one side has to be a URL, and both are paths");
+            return Err(
+                failure.with_hint("write s3://BUCKET/PREFIX or oss://BUCKET/PREFIX; rsync syncs folders")
+            );
+        }
+    };
+    if way == Way::Down && !args.stored_as.is_empty() {
+        let failure = Failure::usage("sync: options of an object are for uploads and copies");
+        return Err(failure.with_hint("leave out --content-type and the like"));
+    }
+    if way == Way::Between && args.exact_timestamps {
+        let failure = Failure::usage("sync: --exact-timestamps: a copy of an object has a time of its own");
+        return Err(failure.with_hint("leave it out, or compare by --checksum"));
+    }
+    if let (Tree::Objects(from), Tree::Objects(to)) = (source, target) {
+        let is_one_bucket =
+            (from.location.scheme(), from.location.bucket()) == (to.location.scheme(), to.location.bucket());
+        let (from, to) = (from.location.key(), to.location.key());
+        if is_one_bucket && (from.starts_with(to) || to.starts_with(from)) {
+            let failure =
+                Failure::usage(format!("sync: {}: one of the two lies within the other", target.shown()));
+            return Err(failure.with_hint("name two prefixes that lie side by side"));
+        }
+    }
+    Ok(way)
+}
+
+/// What both walks of the trees share.
+struct Trees<'a> {
+    args: &'a Sync,
+    client: &'a Arc<Client>,
+    source: &'a Tree,
+    target: &'a Tree,
+    way: Way,
+    asker: &'a Asker,
+}
+
+impl Trees<'_> {
+    /// A walk through both trees, from the beginning.
+    fn plan(&self) -> Result<Plan, Failure> {
+        let source = trees::source(self.args, self.client, self.source, self.target)?;
+        let target =
+            trees::target(self.args, self.client, self.target, self.source).map_err(
+                |failure| match failure.message.contains("no such bucket") {
+                    true => failure.with_hint("make the bucket: `flatout mb`"),
+                    false => failure,
+                },
+            )?;
+        let compare = match self.args {
+            Sync { size_only: true, .. } => Compare::Size,
+            Sync { exact_timestamps: true, .. } => Compare::ExactTime,
+            Sync { checksum: true, .. } => Compare::Content,
+            _ => Compare::SizeAndTime,
+        };
+        let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
+        let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
+        let folders = if self.args.empty_folders { Folders::Empty } else { Folders::None };
+        Ok(Plan::new(source, target, folders, rules, self.asker.clone()))
+    }
+
+    fn only_say(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<Later, Failure> {
+        let mut later = Later::default();
+        for step in plan {
+            if telling.console.interrupt.raised() {
+                telling.failures.of_all(&Failure::interrupted("sync: interrupted"));
+                break;
+            }
+            match later.note(step) {
+                Some(Step::Copy { source, why }) => telling.would_copy(&source.name, source.size, why)?,
+                Some(Step::MakeFolder(name)) => telling.would_make(&name)?,
+                Some(step) => {
+                    telling.summary.unchanged += u64::from(matches!(step, Step::Same { .. }));
+                    telling.on_step(step)?;
+                }
+                None => {}
+            }
+        }
+        Ok(later)
+    }
+
+    /// Deletes what is extra, where that is asked for and everything is known.
+    fn end(&self, later: Later, telling: &mut Telling<'_>) -> Result<(), Failure> {
+        let Later { extras, extra_count, extra_steps, source_count } = later;
+        if source_count == 0 && telling.is_whole() && self.is_missing(extra_count) {
+            telling.failures.of_all(&self.nothing_there());
+            return Ok(());
+        }
+        if extra_steps == 0 {
+            return Ok(());
+        }
+        if !self.args.delete {
+            telling.summary.extra = extra_count;
+            return Ok(());
+        }
+        if telling.console.interrupt.raised() || !telling.is_whole() {
+            let why = match telling.is_unknown {
+                true => "not all of both trees could be read",
+                false => "not everything was copied",
+            };
+            telling.keep_extras(extra_count, why);
+            return Ok(());
+        }
+        if let Some(most) = self.args.max_delete.filter(|most| extra_count > *most) {
+            telling.summary.extra = extra_count;
+            let why = format!(
+                "sync: {}: {} to delete, which is more than --max-delete {most}: none is deleted",
+                self.target.shown(),
+                grouped(extra_count)
+            );
+            let failure = Failure { exit: Exit::Failed, ..Failure::usage(why) };
+            telling.failures.of_all(&failure.with_hint("look at them by --dry-run, then allow as many"));
+            return Ok(());
+        }
+        let folder = match (self.target, self.args.dry_run) {
+            (Tree::Folder(path), false) => Some(Folder::open(path)?),
+            _ => None,
+        };
+        let removal = remove::Removal {
+            client: self.client,
+            source: self.source,
+            target: self.target,
+            folder,
+            most: self.args.max_delete.unwrap_or(u64::MAX),
+            prunes: self.args.empty_folders,
+            dry_run: self.args.dry_run,
+        };
+        if extra_steps == extras.len() as u64 {
+            return removal.remove(extras.into_iter(), telling);
+        }
+        // More than were kept in memory: both trees are walked again, which makes what is known newer, too.
+        removal.remove_of_plan(self.plan()?, telling)
+    }
+
+    /// Whether the source is most likely a mistake: it has nothing, and all of the target would go.
+    fn is_missing(&self, extra_count: u64) -> bool {
+        match self.source {
+            Tree::Objects(_) => self.args.max_delete.is_none(),
+            Tree::Folder(_) => self.args.delete && extra_count > 0 && self.args.max_delete.is_none(),
+        }
+    }
+
+    fn nothing_there(&self) -> Failure {
+        let failure = Failure::not_found(format!("sync: {}: there is nothing to copy", self.source.shown()));
+        failure.with_hint(match self.args.delete {
+            true => "--delete would empty the target: where that is meant, say how many by --max-delete N",
+            false => "check the name, and --include and --exclude; a single object is copied by `flatout cp`",
+        })
+    }
+}

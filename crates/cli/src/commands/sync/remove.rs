@@ -1,0 +1,162 @@
+//! The deletions of a sync: the last thing that it does.
+
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+
+use flatout_engine::{Client, Deletion, Folder};
+
+use super::carry::Extra;
+use super::plan::{Plan, Step};
+use super::tell::Telling;
+use super::trees::Tree;
+use crate::console::Carries;
+use crate::failure::Failure;
+use crate::progress::Bar;
+
+/// How extra names are removed.
+pub struct Removal<'a> {
+    pub client: &'a Client,
+    pub source: &'a Tree,
+    pub target: &'a Tree,
+    /// The target, where it is a folder.
+    pub folder: Option<Folder>,
+    pub most: u64,
+    /// Folders that become empty go, too.
+    pub prunes: bool,
+    pub dry_run: bool,
+}
+
+impl Removal<'_> {
+    /// Removes those that the first walk has noted.
+    pub fn remove(
+        &self,
+        extras: impl Iterator<Item = Extra> + Send + 'static,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        let source = self.source.clone();
+        let is_gone = move |extra: &Extra| match (&source, extra) {
+            // What has appeared meanwhile is not extra.
+            (Tree::Folder(folder), Extra::Entry(entry)) => folder
+                .join(entry.name.trim_end_matches('/'))
+                .symlink_metadata()
+                .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)),
+            _ => true,
+        };
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
+        let extras = extras.filter(is_gone).take(most);
+        match (&self.folder, self.dry_run) {
+            (_, true) => self.only_say(extras, telling),
+            (Some(folder), false) => self.remove_files(folder, extras, telling),
+            (None, false) => self.remove_objects(extras, telling),
+        }
+    }
+
+    /// Removes those of a walk of its own. What is not known in it is not extra.
+    pub fn remove_of_plan(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<(), Failure> {
+        let extras = plan.filter_map(|step| match step {
+            Step::Extra(entry) => Some(Extra::Entry(entry)),
+            Step::ExtraFolder(name) => Some(Extra::Folder(name)),
+            _ => None,
+        });
+        self.remove(extras, telling)
+    }
+
+    fn only_say(
+        &self,
+        extras: impl Iterator<Item = Extra>,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        for extra in extras {
+            if let Extra::Entry(entry) = extra {
+                telling.on_deleted(&entry.name, entry.size, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_files(
+        &self,
+        folder: &Folder,
+        extras: impl Iterator<Item = Extra>,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        let _armed = telling.console.interrupt.arm();
+        for extra in extras {
+            if telling.console.interrupt.raised() {
+                return self.interrupted(telling);
+            }
+            let name = match extra {
+                Extra::Entry(entry) => {
+                    let removed = folder.remove_file(&entry.name, entry.size, entry.modified_ns.unwrap_or(0));
+                    telling.on_deleted(&entry.name, entry.size, removed.as_ref().err())?;
+                    entry.name.rsplit_once('/').map_or_else(String::new, |(parent, _)| parent.to_owned())
+                }
+                Extra::Folder(name) => name.trim_end_matches('/').to_owned(),
+            };
+            if self.prunes {
+                prune(folder, &name);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_objects(
+        &self,
+        extras: impl Iterator<Item = Extra> + Send + 'static,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        let armed = telling.console.interrupt.arm();
+        let (target, console) = (self.target.clone(), telling.console);
+        let deletions = extras.filter_map(move |extra| match extra {
+            Extra::Entry(entry) => {
+                Some(Ok(Deletion { location: target.location(&entry.name)?, bytes: entry.size }))
+            }
+            Extra::Folder(_) => None,
+        });
+        let prefix_bytes = self.target.location("").map_or(0, |prefix| prefix.key().len());
+        let (bar, mut refused) = (Bar::new(console, Carries::Lines, ""), None);
+        let done = self.client.delete_many(deletions, &mut |ended| {
+            let told = bar.above(|| {
+                ended.iter().try_for_each(|deleted| {
+                    let name = deleted.deletion.location.key().get(prefix_bytes..).unwrap_or_default();
+                    telling.on_deleted(name, deleted.deletion.bytes, deleted.result.as_ref().err())
+                })
+            });
+            match told.and_then(|()| console.flush()) {
+                Ok(()) if !console.interrupt.raised() => ControlFlow::Continue(()),
+                Ok(()) => ControlFlow::Break(()),
+                Err(failure) => {
+                    refused.get_or_insert(failure);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        drop((bar, armed));
+        if let Some(failure) = refused {
+            return Err(failure);
+        }
+        telling.summary.unknown += done.unknown;
+        if console.interrupt.raised() {
+            return self.interrupted(telling);
+        }
+        if let Some(error) = done.incomplete {
+            telling.failures.of_all(&error.into());
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, telling: &mut Telling<'_>) -> Result<(), Failure> {
+        let why = format!("sync: {}: interrupted before all extra names were deleted", self.target.shown());
+        telling.failures.of_all(&Failure::interrupted(why).with_hint("run it again: it goes on from there"));
+        Ok(())
+    }
+}
+
+/// Removes a folder that is empty, and those above it that become so. One that stays for another reason is
+/// as it was.
+fn prune(folder: &Folder, name: &str) {
+    let mut name = name;
+    while !name.is_empty() && folder.remove_empty(name).is_ok_and(|is_gone| is_gone) {
+        name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+    }
+}
