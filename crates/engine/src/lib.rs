@@ -39,7 +39,7 @@ pub use client::list::{Bucket, Entry, Listed, Listing};
 pub use client::survey::{Handshake, Survey, Surveyed, Way};
 pub use client::uploads::{UnfinishedUpload, UnfinishedUploads};
 pub use disk::folder::Folder;
-pub use disk::temporary::{is_temporary_name, left_behind_as};
+pub use disk::temporary::{is_temporary_name, left_behind_as, sweep_folder};
 pub use flatout_policy::outage::Waited;
 pub use flatout_policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
 pub use flatout_policy::queue::Priority;

@@ -93,6 +93,14 @@ impl RequestTemplate {
         }
     }
 
+    /// Undoes [`RequestTemplate::ask_for_the_whole`].
+    pub(crate) fn ask_for_ranges(&self) {
+        let mut state = self.state();
+        if let Operation::Whole(target) = &state.operation {
+            (state.operation, state.rendered) = (Operation::Get(target.clone()), None);
+        }
+    }
+
     pub(crate) fn asks_for_the_whole(&self) -> bool {
         matches!(self.state().operation, Operation::Whole(_))
     }

@@ -48,15 +48,17 @@ pub(crate) struct FileSink {
 }
 
 impl FileSink {
-    /// A file at `path`, whose links are followed. With `resume` what a killed run left of it is taken over.
-    pub(crate) fn create(path: &Path, resume: bool) -> Result<FileSink, Error> {
+    /// A file at `path`, whose links are followed. With `resume` what a killed run left of it is taken over;
+    /// what else it left is cleared, unless the whole folder `is_swept`.
+    pub(crate) fn create(path: &Path, resume: bool, is_swept: bool) -> Result<FileSink, Error> {
         let path = final_path(path)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
         let sink = FileSink::create_in(Arc::new(folder), name, path, resume)?;
-        // Of many files a `Sweeper` clears what else was left.
-        sink.temporary.clear_others(&sink.folder, &sink.name);
+        if !is_swept {
+            sink.temporary.clear_others(&sink.folder, &sink.name);
+        }
         Ok(sink)
     }
 
@@ -431,6 +433,10 @@ fn is_special() -> Error {
 
 /// The path that a rename may replace: links are followed, and only regular files or nothing may be there.
 fn final_path(path: &Path) -> Result<PathBuf, Error> {
+    // Nothing is there, not even a link: one look, where the walk below takes one for each folder on the way.
+    if path.symlink_metadata().is_err_and(|missing| missing.kind() == io::ErrorKind::NotFound) {
+        return Ok(path.to_path_buf());
+    }
     let path = match std::fs::canonicalize(path) {
         Ok(real) => real,
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => {

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use flatout_wire::checksum::Algorithm;
 use rustix::fs::{Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::disk::folder::Folder;
+use crate::disk::folder::{self, Folder};
 use crate::disk::journal::{self, Journal, Unreadable};
 
 /// The number of the file that a later run goes on from.
@@ -339,6 +340,15 @@ fn asks_the_server(mounts: &str, (major, minor): (u32, u32)) -> bool {
     let mut of_device =
         mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&device)).map(options).peekable();
     of_device.peek().is_some() && of_device.all(|all| all.split(',').any(|one| one == "local_lock=none"))
+}
+
+/// Removes what killed runs left in the folder at `path`, as a get of many objects into it does first; a
+/// folder that cannot be read has nothing for us. For whoever gets many objects one by one
+/// ([`crate::Get::into_swept_folder`]).
+pub fn sweep_folder(path: &Path) {
+    if let Ok(folder) = folder::open(path) {
+        sweep(&folder);
+    }
 }
 
 /// Removes what dead owners left in the folder; what cannot be read or removed stays, and for a while what

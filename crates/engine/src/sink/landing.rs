@@ -81,14 +81,20 @@ pub(crate) enum Sink {
 impl Sink {
     /// Opens the landing before anything is asked of the network, so that a bad target costs nothing.
     /// With `resume` a file takes over what a killed run left of it.
+    #[cfg(test)]
     pub(crate) fn open(landing: Landing, resume: bool) -> Result<Sink, Error> {
+        Sink::open_swept(landing, resume, false)
+    }
+
+    /// With `is_swept` somebody has cleared the folder of a file.
+    pub(crate) fn open_swept(landing: Landing, resume: bool, is_swept: bool) -> Result<Sink, Error> {
         Ok(match landing {
             Landing::Nowhere => Sink::Nowhere,
             Landing::Memory(memory) => Sink::Memory(memory),
             Landing::Allocated(made) => Sink::Allocated(Allocating::new(made)),
             Landing::File(path) => {
-                let opened =
-                    FileSink::create(&path, resume).map_err(|error| error.during("write", path.display()))?;
+                let opened = FileSink::create(&path, resume, is_swept)
+                    .map_err(|error| error.during("write", path.display()))?;
                 Sink::File(Box::new(opened))
             }
             Landing::Beneath(folder, name) => {

@@ -57,6 +57,8 @@ pub(crate) struct Download {
     pub(crate) sink: Sink,
     pub(crate) ledger: Ledger,
     pub(crate) in_flight_parts: InFlightParts,
+    /// Whether it is asked for as if it were small, though nobody knows.
+    is_guess: bool,
     /// The version to be read, where it is known before the first answer.
     known: Option<Arc<Pinned>>,
     /// Empty while the first answer is waited for.
@@ -128,7 +130,7 @@ impl Download {
         let name = get.location.to_string();
         let pinned = get.if_match.map(|etag| Pinned::of_etag(name.clone(), &etag)).transpose();
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
-        let mut sink = Sink::open(get.landing, resources.care.resume)?;
+        let mut sink = Sink::open_swept(get.landing, resources.care.resume, get.folder_is_swept)?;
         if let Sink::File(file) = &mut sink {
             (file.keep_existing, file.modified_ns) = (get.keep_existing, get.modified_ns);
         }
@@ -138,6 +140,7 @@ impl Download {
         }
         let asked = Request { name, object: Arc::new(object), span: get.span, known };
         let mut download = Download::new(asked, sink, resources);
+        download.guess_small(get.likely_small);
         download.transfer.records = get.record_parts.then(Mutex::default);
         download.transfer.end = End::new(get.on_end);
         Ok(download)
@@ -182,10 +185,27 @@ impl Download {
             sink,
             ledger,
             in_flight_parts: InFlightParts::default(),
+            is_guess: false,
             known,
             settled: OnceLock::new(),
             kept_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Asks for the whole by one plain GET, until the answer says that it is longer than a part. What an
+    /// earlier run left was large for its parts.
+    fn guess_small(&mut self, is_guess: bool) {
+        self.is_guess = is_guess && self.span == Span::All && !self.may_resume();
+        if self.is_guess
+            && let Some(object) = Arc::get_mut(&mut self.object)
+        {
+            object.ask_for_the_whole();
+        }
+    }
+
+    /// Whether the first answer shows that the guess was wrong.
+    pub(crate) fn was_guessed_small(&self, object_bytes: Option<u64>) -> bool {
+        self.is_guess && object_bytes.is_none_or(|bytes| bytes > self.first_part_bytes())
     }
 
     /// Makes it one of many objects; with `whole` it is asked for by one plain GET.

@@ -24,6 +24,8 @@ pub struct Get {
     pub(crate) if_match: Option<String>,
     pub(crate) version_id: Option<Arc<str>>,
     pub(crate) in_one_answer: bool,
+    pub(crate) likely_small: bool,
+    pub(crate) folder_is_swept: bool,
     pub(crate) on_end: Option<OnEnd>,
 }
 
@@ -41,6 +43,8 @@ impl Get {
             if_match: None,
             version_id: None,
             in_one_answer: false,
+            likely_small: false,
+            folder_is_swept: false,
             on_end: None,
         }
     }
@@ -74,6 +78,23 @@ impl Get {
     #[must_use]
     pub fn in_one_answer(mut self) -> Get {
         self.in_one_answer = true;
+        self
+    }
+
+    /// As [`Get::in_one_answer`], where that is a guess: an object that turns out to be longer than a part is
+    /// asked for again, by ranges, at the price of a connection. What an earlier run left of it comes first.
+    #[must_use]
+    pub fn likely_small(mut self) -> Get {
+        self.likely_small = true;
+        self
+    }
+
+    /// Says that [`crate::sweep_folder`] has cleared the folder of the file that this lands in: what killed
+    /// runs left of the file is not looked for then, which takes a system call for each name that it may
+    /// have.
+    #[must_use]
+    pub fn into_swept_folder(mut self) -> Get {
+        self.folder_is_swept = true;
         self
     }
 

@@ -159,7 +159,12 @@ async fn work(
 async fn lead(shard: &Rc<Shard>, hold: &TransferGuard) -> Result<(), Error> {
     let running: &Download = hold;
     let mut working = running.transfer.working();
-    let (mut answer, slot) = first_answer(shard, running).await?;
+    let (mut answer, mut slot) = first_answer(shard, running).await?;
+    if answer.head.status == 200 && running.was_guessed_small(answer.head.object_bytes()) {
+        running.object.ask_for_ranges();
+        drop((answer, slot));
+        (answer, slot) = first_answer(shard, running).await?;
+    }
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
     }
