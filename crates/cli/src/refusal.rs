@@ -1,5 +1,7 @@
 //! What clap refuses, said in the program's own form: one line, a hint, exit code 4.
 
+mod s5cmd;
+
 use std::error::Error;
 use std::io::Write;
 
@@ -49,7 +51,7 @@ fn printed(help: &clap::Error) -> Result<(), Failure> {
 }
 
 /// What clap found, in the words of the settings' own errors.
-fn failure(refused: &clap::Error) -> Failure {
+pub fn failure(refused: &clap::Error) -> Failure {
     let words = |kind| strings(refused, kind);
     let one = |kind| words(kind).join(" ");
     // The flag without the value that it takes.
@@ -111,6 +113,12 @@ fn hint(refused: &clap::Error, what: &str) -> Option<String> {
     let mut near: Vec<String> = near.iter().flat_map(|kind| strings(refused, *kind)).collect();
     // clap takes --if-none-match for what is meant by --frobnicate.
     let flag = strings(refused, ContextKind::InvalidArg).concat();
+    let usage = strings(refused, ContextKind::Usage).concat();
+    if refused.kind() == ErrorKind::UnknownArgument
+        && let Some(hint) = s5cmd::hint(&flag, &usage)
+    {
+        return Some(hint);
+    }
     near.retain(|name| name.strip_prefix("--").is_none_or(|name| nearest(&flag, [name]).is_some()));
     // clap takes zsh for what is meant by tcsh.
     let (typed, values) =
@@ -123,7 +131,6 @@ fn hint(refused: &clap::Error, what: &str) -> Option<String> {
         return None;
     }
     let missing = strings(refused, ContextKind::InvalidArg);
-    let usage = strings(refused, ContextKind::Usage).concat();
     let usage = usage.trim_start_matches("Usage: ").trim();
     let command: Vec<&str> =
         usage.split_whitespace().take_while(|word| !word.starts_with(['-', '<', '['])).collect();
@@ -175,6 +182,15 @@ mod tests {
         check(&["serv"], &["'serv'", "'serve'"]);
         check(&["cp", "a", "b", "--frobnicate"], &["'--frobnicate'", "hint:"]);
         check(&["completions", "zhs"], &["'zhs' is not one of bash, ", "did you mean 'zsh'?"]);
+    }
+
+    #[test]
+    fn flags_of_s5cmd_are_told_by_what_does_the_like_here() {
+        check(&["cp", "a", "b", "--flatten"], &["'--flatten'", "hint: s5cmd's --flatten"]);
+        check(&["cp", "-n", "-s", "-u", "a", "b"], &["'-s'", "`flatout sync`"]);
+        check(&["mv", "a", "b", "-c", "3"], &["'-c'", "--parallel"]);
+        check(&["rm", "a", "--raw"], &["'--raw'", "wildcards"]);
+        check(&["stat", "a", "-s"], &["hint: `flatout stat --help`"]);
     }
 
     #[test]
