@@ -1,6 +1,7 @@
 //! The command line as types: commands, their own flags, and the help that comes with them.
 
 mod bench;
+mod run;
 mod verbs;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
 pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
+pub use self::run::Run;
 pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Sync, Uploads};
 use crate::bench::ReadFiles;
 use crate::help;
@@ -94,6 +96,9 @@ pub enum Command {
     /// List unfinished uploads, whose parts take space, and abort them
     #[command(after_help = help::UPLOADS)]
     Uploads(Uploads),
+    /// Run many commands in one process, each a line of a file: thousands of cp, mv and rm share connections
+    #[command(after_help = help::RUN)]
+    Run(Box<Run>),
     /// Show a bucket as a folder to read, at the speed of the link
     #[command(after_help = help::MOUNT)]
     Mount(Box<Mount>),
@@ -137,11 +142,11 @@ pub enum Command {
     ReadFiles(ReadFiles),
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Cp {
     /// To download: s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
-    /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]. To upload: a file, a pipe, or -
-    /// for standard input
+    /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]. To upload: a file, a pattern of
+    /// files, a pipe, or - for standard input
     #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     pub source: String,
     /// To download: a file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or -

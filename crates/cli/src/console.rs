@@ -1,5 +1,7 @@
 //! Where a command speaks and listens: lines of text or JSON events out, errors, signals in.
 
+pub mod shared;
+
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -10,6 +12,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::signal::Interrupt;
 use crate::stdout::{self, Stdout};
+
+use self::shared::LineOfRun;
 
 /// What goes through standard output during a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +38,18 @@ pub struct Console {
     lost_report: Cell<bool>,
     /// It has been said that standard output refuses.
     said_of_stdout: Cell<bool>,
-    out: RefCell<BufWriter<Stdout>>,
+    out: RefCell<Out>,
 }
+
+/// Where lines go.
+enum Out {
+    Stdout(BufWriter<Stdout>),
+    /// With what other lines of `flatout run` say: whole lines, a few at a time.
+    Shared(Vec<u8>, LineOfRun),
+}
+
+/// A line of `flatout run` hands on what it says when it is longer than this.
+const SHARED_BYTES: usize = 16 << 10;
 
 impl Console {
     /// `progress` says whether the user allows a bar.
@@ -49,7 +63,37 @@ impl Console {
             reports_only: Cell::default(),
             lost_report: Cell::default(),
             said_of_stdout: Cell::default(),
-            out: RefCell::new(BufWriter::new(Stdout)),
+            out: RefCell::new(Out::Stdout(BufWriter::new(Stdout))),
+        }
+    }
+
+    /// The console of a line of `flatout run`: it shares output and engines with the others, and has no bar.
+    pub fn of_line(interrupt: Interrupt, line: LineOfRun, json: bool, quiet: bool) -> Console {
+        Console {
+            interrupt,
+            json,
+            quiet,
+            progress: false,
+            outlasts_reader: Cell::default(),
+            reports_only: Cell::default(),
+            lost_report: Cell::default(),
+            said_of_stdout: Cell::default(),
+            out: RefCell::new(Out::Shared(Vec::new(), line)),
+        }
+    }
+
+    /// What a line of `flatout run` shares with the others.
+    pub fn line_of_run(&self) -> Option<LineOfRun> {
+        match &*self.out.borrow() {
+            Out::Stdout(_) => None,
+            Out::Shared(_, line) => Some(line.clone()),
+        }
+    }
+
+    /// So many bytes have been moved: for the bar of `flatout run`.
+    pub fn count_bytes(&self, bytes: u64) {
+        if let Out::Shared(_, line) = &*self.out.borrow() {
+            line.run.count_bytes(bytes);
         }
     }
 
@@ -65,8 +109,12 @@ impl Console {
 
     /// Whether a bar may be drawn on standard error. Not beside output that shares its terminal.
     pub fn bar_wanted(&self, carries: Carries) -> bool {
+        // Asked for each line of `flatout run`: the terminals come last.
+        if !self.progress || self.quiet {
+            return false;
+        }
         let shares = io::stdout().is_terminal() && (self.json || carries == Carries::Bytes);
-        self.progress && !self.quiet && !shares && io::stderr().is_terminal()
+        !shares && io::stderr().is_terminal()
     }
 
     /// A line that is the command's answer (a listing): printed even when quiet, not with --json.
@@ -74,7 +122,7 @@ impl Console {
         match self.json {
             true => Ok(()),
             // Whatever stands in it: a name of an origin's, a path, a setting.
-            false => self.written(writeln!(self.out.borrow_mut(), "{}", one_line(line))),
+            false => self.written(self.out.borrow_mut().line(&one_line(line))),
         }
     }
 
@@ -87,8 +135,14 @@ impl Console {
     /// A line on standard error about what goes on without: left out when quiet.
     pub fn warn(&self, line: &str) {
         if !self.quiet {
-            // A diagnostic that cannot be written cannot be reported either.
-            let _ = writeln!(io::stderr().lock(), "flatout: {}", one_line(line));
+            let line = one_line(line);
+            match &*self.out.borrow() {
+                // A diagnostic that cannot be written cannot be reported either.
+                Out::Stdout(_) => drop(writeln!(io::stderr().lock(), "flatout: {line}")),
+                Out::Shared(_, of) => {
+                    of.run.push_error(&format!("flatout: line {}: {line}\n", of.number));
+                }
+            }
         }
     }
 
@@ -97,9 +151,14 @@ impl Console {
         if !self.json {
             return Ok(());
         }
-        let line = serde_json::to_string(&Versioned::new(event)).expect("events are maps with text for keys");
+        let number = match &*self.out.borrow() {
+            Out::Stdout(_) => None,
+            Out::Shared(_, line) => Some(line.number),
+        };
+        let line = serde_json::to_string(&Versioned::of_line(event, number));
+        let line = line.expect("events are maps with text for keys");
         match carries {
-            Carries::Lines => self.written(writeln!(self.out.borrow_mut(), "{line}")),
+            Carries::Lines => self.written(self.out.borrow_mut().line(&line)),
             Carries::Bytes => {
                 // A diagnostic that cannot be written cannot be reported either.
                 let _ = writeln!(io::stderr().lock(), "{line}");
@@ -157,6 +216,37 @@ impl Console {
     /// Shows a failure on standard error alone, where an event has reported it already.
     pub fn failure_for_people(&self, failure: &Failure) {
         let _ = self.flush();
-        let _ = writeln!(io::stderr().lock(), "{failure}");
+        match &*self.out.borrow() {
+            Out::Stdout(_) => drop(writeln!(io::stderr().lock(), "{failure}")),
+            // What a signal has ended is counted, and not named one by one.
+            Out::Shared(..) if failure.exit == Exit::Interrupted && self.interrupt.raised() => {}
+            Out::Shared(_, line) => line.push_failure(failure),
+        }
+    }
+}
+
+impl Out {
+    fn line(&mut self, line: &str) -> io::Result<()> {
+        match self {
+            Out::Stdout(out) => writeln!(out, "{line}"),
+            Out::Shared(lines, of) => {
+                lines.extend_from_slice(line.as_bytes());
+                lines.push(b'\n');
+                if lines.len() >= SHARED_BYTES {
+                    of.run.push(lines);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Stdout(out) => out.flush(),
+            Out::Shared(lines, of) => {
+                of.run.push(lines);
+                Ok(())
+            }
+        }
     }
 }

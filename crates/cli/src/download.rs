@@ -110,11 +110,19 @@ impl Download<'_> {
     }
 
     fn once_to_file(&self, path: &Path, keep_existing: bool) -> TransferOutcome {
-        let get = self.get(Landing::File(path.to_path_buf()));
-        self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
+        let mut get = self.get(Landing::File(path.to_path_buf()));
+        let line = self.console.line_of_run();
+        if let Some(line) = &line {
+            get = line.downloads.prepared(get, path);
+        }
+        let outcome = self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
             Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
             Ok(transfer.wait()?)
-        })
+        });
+        if let (Some(line), Ok(done)) = (line, &outcome.result) {
+            line.downloads.on_end(done.bytes);
+        }
+        outcome
     }
 
     /// To standard output, in order.

@@ -12,18 +12,25 @@ use crate::limited::Limited;
 /// The version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 const VERSION: u32 = 1;
 
-/// Puts the version in front of an event's own fields.
+/// Puts the version in front of an event's own fields, and the line of `flatout run` behind them.
 #[derive(Serialize)]
 pub struct Versioned<'a, E> {
     v: u32,
     #[serde(flatten)]
     event: &'a E,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
 }
 
 impl<'a, E> Versioned<'a, E> {
     /// The event as it is written.
     pub fn new(event: &'a E) -> Versioned<'a, E> {
-        Versioned { v: VERSION, event }
+        Versioned::of_line(event, None)
+    }
+
+    /// The event as a line of `flatout run` writes it.
+    pub fn of_line(event: &'a E, line: Option<u64>) -> Versioned<'a, E> {
+        Versioned { v: VERSION, event, line }
     }
 }
 
@@ -163,6 +170,23 @@ pub struct SyncSummary {
     /// Absent of a run that was over before somebody looked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Limited>,
+    pub exit: u8,
+}
+
+/// The last event of `flatout run`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "summary")]
+pub struct RunSummary {
+    pub action: &'static str,
+    /// Lines that were begun; blank ones and comments are none.
+    pub lines: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Lines that were not begun, where the file could be read to its end; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<u64>,
+    pub bytes: u64,
+    pub seconds: f64,
     pub exit: u8,
 }
 

@@ -193,6 +193,27 @@ A line has when the upload was begun, its id and the object that it was to make.
 for like objects, and no listing of objects shows them. An upload that is under way is unfinished, too: --older-than \
 spares those that began lately.";
 
+pub const RUN: &str = "\
+Examples:
+  flatout run commands.txt
+  flatout run commands.txt --jobs 8 --stop-on-error
+  flatout run commands.txt --dry-run
+  grep -v '^rm' commands.txt | flatout run
+
+A line is a command as it is typed behind `flatout`: cp, mv, rm, ls, stat, du, mb, rb, presign, hash or uploads, with its \
+flags. The word flatout or s5cmd may stand in front. Words are split and quoted as in sh(1): 'a b', \"a b\", a\\ b. Nothing else \
+is expanded: not variables, not ~; wildcards in URLs mean what they mean to the command. Blank lines are skipped, and so is \
+what follows a # at the beginning of a word.
+
+Lines run side by side, --jobs of them, and end in any order; --jobs 1 runs them one after the other. If two lines write the \
+same target, either may be the last, and what it writes is whole. All lines share one engine: its connections, its --memory, \
+its limits. The flags of run are for all lines. A line with other settings (--endpoint-url, --region) gets another engine, \
+which lines with the same settings share.
+
+A line that fails stops no other. Its error begins with its number, and the worst exit code is that of the run. With \
+--stop-on-error no line is begun after the first failure. Lines have no standard input, and write no object to standard \
+output.";
+
 pub const MOUNT: &str = "\
 Examples:
   flatout mount s3://models/llama /mnt/llama

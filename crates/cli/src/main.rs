@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod console;
 mod download;
+mod engines;
 mod events;
 mod exit;
 mod failure;
@@ -18,6 +19,7 @@ mod origin;
 mod outages;
 mod progress;
 mod refusal;
+mod run_downloads;
 mod select;
 mod signal;
 mod stdout;
@@ -98,6 +100,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Du(args) => commands::du::run(args, console),
         Command::Hash(args) => commands::hash::run(args, console),
         Command::Uploads(args) => commands::uploads::run(args, console),
+        Command::Run(args) => commands::run::run(args, console),
         Command::Mount(args) => commands::mount::run(args, console),
         Command::Umount(args) => commands::umount::run(args, console),
         Command::Top(args) => commands::top::run(args, console),
@@ -129,7 +132,7 @@ fn answers(command: &Command) -> bool {
         Command::Mb(_) | Command::Rb(_) => false,
         Command::Uploads(args) => !args.abort,
         Command::Man(args) => args.folder.is_none(),
-        Command::Mount(_) | Command::Umount(_) | Command::Drain => false,
+        Command::Run(_) | Command::Mount(_) | Command::Umount(_) | Command::Drain => false,
         _ => true,
     }
 }

@@ -1,18 +1,29 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
-use flatout_ambient::{Ambient, SettingRow};
-use flatout_engine::{Client, Config, Dialect};
+use std::sync::Arc;
+
+use flatout_ambient::Ambient;
+use flatout_engine::{Client, Dialect};
 use flatout_wire::location::{Location, LocationError};
 pub use flatout_wire::words::masked;
 
 use crate::console::Console;
+pub use crate::engines::{client_of, remember};
 use crate::failure::Failure;
 use crate::hint;
 use crate::knobs::Knobs;
 
 /// An engine with the settings and keys of flags and environment, for locations of these dialects; what the
-/// user should know of them is said. It starts nothing before its first use.
-pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
+/// user should know of them is said. It starts nothing before its first use. Lines of `flatout run` with the
+/// same settings share one.
+pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Arc<Client>, Failure> {
+    match console.line_of_run() {
+        Some(line) => line.engines.client(&|warning| console.warn(warning), knobs, dialects),
+        None => own_client(console, knobs, dialects).map(Arc::new),
+    }
+}
+
+fn own_client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
     for (_, warning) in found.warnings.iter().filter(|(dialect, _)| dialects.contains(dialect)) {
         console.warn(warning);
@@ -34,41 +45,11 @@ fn made(found: Ambient, dialects: &[Dialect]) -> Result<Client, Failure> {
     client_of(found.into(), &rows, dialects)
 }
 
-/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are
-/// wrong are wrong only where `dialects` has OSS: they may be another program's.
-pub fn client_of(config: Config, rows: &[SettingRow], dialects: &[Dialect]) -> Result<Client, Failure> {
-    let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
-    if dialects.contains(&Dialect::Oss)
-        && let Err(error) = client.way_to_buckets(Dialect::Oss)
-        && error.setting().is_some()
-    {
-        return Err(wrong_setting(&error, rows));
+/// [`remember`], of a command that may be a line of `flatout run`, which does it once for all its lines.
+pub fn remember_of(console: &Console, client: &Client) {
+    if console.line_of_run().is_none() {
+        remember(client);
     }
-    Ok(client)
-}
-
-/// Keeps for the next run what this one found of its origins.
-pub fn remember(client: &Client) {
-    flatout_ambient::remember(&client.paces());
-}
-
-/// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
-fn wrong_setting(error: &flatout_engine::Error, rows: &[SettingRow]) -> Failure {
-    let failure = Failure::from(error);
-    let name = match error.setting() {
-        Some(name) => name,
-        None if error.doing().is_empty() => {
-            return Failure { message: format!("settings: {}", failure.message), ..failure };
-        }
-        None => return failure,
-    };
-    // The variables of proxies are rows of their own.
-    let others = ["https-proxy", "http-proxy"].iter().filter(|_| name == "proxy");
-    let names = std::iter::once(&name).chain(others);
-    let row =
-        names.filter_map(|name| rows.iter().find(|row| row.name == *name && !row.place.is_empty())).next();
-    let place = row.map_or(name, |row| row.place.as_str());
-    Failure { message: format!("settings: {place}: {}", error.cause()), ..failure }
 }
 
 /// The location that `typed` means.

@@ -21,6 +21,17 @@ use crate::{limited, sys};
 /// How often a bar looks and draws.
 pub const POLL: Duration = Duration::from_millis(100);
 
+/// What a bar shows of `flatout run`.
+pub struct LinesProgress {
+    pub begun: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Of the file of commands.
+    pub read_bytes: u64,
+    /// By lines that have ended.
+    pub moved_bytes: u64,
+}
+
 /// A bar on standard error; without a terminal it is nothing at all.
 pub struct Bar(Option<Drawn>);
 
@@ -40,6 +51,34 @@ impl Bar {
         bar.set_style(style(columns, &speed));
         bar.set_message(shortened(&one_line(name), columns / 4));
         Bar(Some(Drawn { bar, speed }))
+    }
+
+    /// A bar for the lines of a file, which is as long as the file, or for those of a stream.
+    pub fn of_lines(console: &Console, file_bytes: Option<u64>) -> Bar {
+        let bar = Bar::new(console, Carries::Lines, "");
+        if let Some(Drawn { bar, .. }) = &bar.0 {
+            let template = match file_bytes {
+                Some(_) => "{msg} [{wide_bar}] {prefix}",
+                None => "{msg} {prefix}",
+            };
+            let style = ProgressStyle::with_template(template).expect("the templates are constants");
+            bar.set_style(style.progress_chars("=> "));
+            bar.set_length(file_bytes.unwrap_or_default());
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        }
+        bar
+    }
+
+    /// Draws lines: how many of those that were begun are done, how many failed, how fast bytes come.
+    pub fn show_lines(&self, progress: &LinesProgress) {
+        let Some(Drawn { bar, speed }) = &self.0 else { return };
+        let LinesProgress { begun, ok, failed, read_bytes, moved_bytes } = *progress;
+        lock(speed).on_look(Instant::now(), moved_bytes);
+        let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        bar.set_message(format!("{}/{begun}+ lines{failures}", ok + failed));
+        let rate = format_size(lock(speed).bytes_per_s() as u64);
+        bar.set_prefix(format!("{} {rate}/s", format_size(moved_bytes)));
+        bar.set_position(read_bytes);
     }
 
     /// Whether there is a bar at all.

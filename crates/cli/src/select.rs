@@ -7,4 +7,4 @@ mod source;
 
 pub use filters::Filters;
 pub use names::{FileName, FileNames};
-pub use source::Source;
+pub use source::{FilePattern, Source};

@@ -1,6 +1,7 @@
 //! `flatout mb` and `flatout rb`: buckets made, and deleted.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
 
 use flatout_engine::{Client, Dialect, Entry};
 use flatout_settings::format_size;
@@ -78,7 +79,7 @@ fn bucket(
     typed: &str,
     knobs: &Knobs,
     console: &Console,
-) -> Result<(Location, Client), Failure> {
+) -> Result<(Location, Arc<Client>), Failure> {
     let location = origin::location(doing, typed)?;
     let Some((_, key)) = location.in_bucket() else {
         let failure = Failure::usage(format!("{doing}: {location}: a plain http server has no buckets"));

@@ -32,7 +32,7 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
         if let Err(failure) = &outcome.result
             && failure.is_silent()
         {
-            origin::remember(&client);
+            origin::remember_of(console, &client);
             return Ok(failure.exit);
         }
         console.event(Carries::Bytes, &object_event(location, None, &outcome))?;
@@ -55,7 +55,7 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
             }
         }
     }
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     summary.skipped = summary.objects - summary.ok - summary.failed;
     summary.seconds = start.elapsed().as_secs_f64();
     let limited_by = longest.map(|(_, by)| by);

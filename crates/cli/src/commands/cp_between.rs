@@ -64,7 +64,7 @@ pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, F
     let between = Between { client: &client, from: &from, to: &to, options, condition, console };
     let is_within = client.copies_within_service(&from, &to);
     let outcome = if is_within { between.within_service() } else { between.through_here() };
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     report(&from, &to, &outcome, console, |done| after(&client, done))
 }
 
@@ -108,7 +108,7 @@ fn many(args: &Cp, console: &Console) -> Result<Option<Exit>, Failure> {
         return Err(failure.with_hint("for a bucket write s3://BUCKET/FOLDER and --endpoint-url"));
     };
     let exit = cp_between_many::run(args, source, &client, console);
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     exit.map(Some)
 }
 
@@ -220,6 +220,7 @@ fn report(
         exit = failure.exit;
     }
     let ok = u64::from(exit == Exit::Clean);
+    console.count_bytes(event.bytes);
     let summary = events::Summary {
         action: "copy",
         objects: 1,

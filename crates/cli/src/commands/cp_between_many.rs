@@ -389,6 +389,7 @@ impl Copies<'_> {
         }
         let exit = self.failures.exit();
         self.summary.exit = exit.code();
+        self.console.count_bytes(self.summary.bytes);
         let events::Summary { ok, failed, skipped, bytes, seconds, .. } = self.summary;
         if ok + skipped > 0 {
             let also =

@@ -455,6 +455,7 @@ impl<'a> Copy<'a> {
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         self.summary.exit = self.exit.code();
+        self.console.count_bytes(self.summary.bytes);
         self.summary.limited_by = self.limited_by.map(Limited::from);
         if self.summary.ok + self.summary.skipped > 0 {
             self.console.say(&self.sentence())?;

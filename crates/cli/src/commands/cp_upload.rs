@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::knobs::Knobs;
 use crate::limited::{self, Limited};
+use crate::select::FilePattern;
 use crate::stored_as::{StoredAs, content_type, options};
 use crate::upload::{Upload, UploadSource, unreadable};
 use crate::{origin, outages};
@@ -25,8 +26,9 @@ use crate::{origin, outages};
 /// `flatout cp` with a URL as its target.
 pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, Failure> {
     refuse_what_is_for_downloads(args)?;
-    if args.recursive {
-        return cp_upload_many::run(args, console);
+    let pattern = FilePattern::of(&args.source, args.recursive)?;
+    if args.recursive || pattern.is_some() {
+        return cp_upload_many::run(args, pattern, console);
     }
     refuse_what_is_for_many(args)?;
     let source = source(&args.source)?;
@@ -78,7 +80,7 @@ fn copy(
     }
     let upload = Upload { client: &client, location: target, options, condition, console };
     let outcome = upload.run(source);
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     report(source, target, &outcome, console, |done| after(&client, done))
 }
 
@@ -243,6 +245,7 @@ fn report(
         exit = failure.exit;
     }
     let ok = u64::from(exit == Exit::Clean);
+    console.count_bytes(event.bytes);
     let summary = events::Summary {
         action: "upload",
         objects: 1,

@@ -1,4 +1,5 @@
-//! `flatout cp -r FOLDER URL`: the files below a folder, as objects below a prefix.
+//! `flatout cp -r FOLDER URL` and `flatout cp 'PATTERN' URL`: the files below a folder, or the matches of a
+//! pattern, as objects below a prefix.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,14 +21,18 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::progress::{Bar, POLL};
-use crate::select::Filters;
+use crate::select::{FilePattern, Filters};
 use crate::stored_as::{Symlinks, content_type, options};
 use crate::upload::{UploadSource, unreadable};
 use crate::{origin, outages};
 
-/// `flatout cp -r` with a URL as its target.
-pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
-    let folder = Path::new(&args.source);
+/// `flatout cp` of many files with a URL as its target.
+pub fn run(args: &Cp, pattern: Option<FilePattern>, console: &Console) -> Result<Exit, Failure> {
+    let folder = match &pattern {
+        Some(pattern) if pattern.folder.is_empty() => Path::new("."),
+        Some(pattern) => Path::new(&pattern.folder),
+        None => Path::new(&args.source),
+    };
     let found = folder.metadata().map_err(|error| unreadable(&args.source, &error))?;
     if !found.is_dir() {
         let failure =
@@ -43,12 +48,15 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(console, &args.knobs, &[Dialect::of(&target)])?;
     outages::tell(&client, console, Carries::Lines);
     let (left, told) = channel();
+    let is_flat = pattern.as_ref().is_some_and(|pattern| !pattern.deep);
     let walk = Walk {
         entries: WalkDir::new(folder)
+            .max_depth(if is_flat { 1 } else { usize::MAX })
             .follow_links(args.symlinks == Symlinks::Follow)
             .sort_by_file_name()
             .into_iter(),
         folder: folder.to_path_buf(),
+        pattern,
         target: target.clone(),
         options,
         condition: if args.no_clobber { Condition::Absent } else { Condition::None },
@@ -61,7 +69,7 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
         true => copy.only_say(walk, &told)?,
         false => copy.send(&client, walk, &told)?,
     }
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     copy.conclude()
 }
 
@@ -90,6 +98,7 @@ enum Left {
 struct Walk {
     entries: walkdir::IntoIter,
     folder: PathBuf,
+    pattern: Option<FilePattern>,
     target: Location,
     options: ObjectOptions,
     condition: Condition,
@@ -106,9 +115,13 @@ impl Walk {
             return None;
         }
         let Some(name) = self.below(path) else {
-            return self.leave_out(path, "its name is not UTF-8, which keys are");
+            return match self.pattern {
+                // No pattern can mean it.
+                Some(_) => None,
+                None => self.leave_out(path, "its name is not UTF-8, which keys are"),
+            };
         };
-        if !self.filters.take(name) {
+        if self.pattern.as_ref().is_some_and(|pattern| !pattern.means(name)) || !self.filters.take(name) {
             return None;
         }
         if kind.is_symlink() && self.symlinks == Symlinks::Skip {
@@ -385,6 +398,7 @@ impl<'a> Copy<'a> {
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         let exit = self.exit();
         self.summary.exit = exit.code();
+        self.console.count_bytes(self.summary.bytes);
         if self.summary.ok + self.summary.skipped > 0 && !self.args.dry_run {
             let events::Summary { ok, failed, skipped, bytes, resumed, seconds, .. } = self.summary;
             let also =

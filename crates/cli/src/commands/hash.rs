@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use flatout_engine::{Client, Dialect, Stat};
+use flatout_engine::{Dialect, Stat};
 use flatout_wire::checksum::{Algorithm, Hasher};
 use md5::{Digest, Md5};
 
@@ -56,7 +56,7 @@ fn tell(event: &events::Hash, console: &Console) -> Result<(), Failure> {
 /// What the origin states: nothing is read.
 fn stated(args: &Hash, typed: &str, console: &Console) -> Result<events::Hash, Failure> {
     let location = origin::object("hash", typed)?;
-    let client: Client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
     let stat: Stat = client.stat(&location)?;
     let wanted =

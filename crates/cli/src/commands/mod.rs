@@ -23,6 +23,7 @@ pub mod mv;
 pub mod presign;
 mod repeats;
 pub mod rm;
+pub mod run;
 pub mod serve;
 pub mod stat;
 pub mod sync;

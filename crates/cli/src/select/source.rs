@@ -1,5 +1,7 @@
 //! The source of many objects: a folder of a bucket, or a pattern of keys.
 
+use std::path::Path;
+
 use flatout_engine::Entry;
 use flatout_wire::location::Location;
 
@@ -46,7 +48,7 @@ impl Source {
             failure.with_hint("a \\ before a character makes it stand for itself")
         })?;
         let folder_bytes = folder_bytes(&fixed);
-        let deep = recursive || rest.contains('/') || rest.contains("**") || rest.contains('{');
+        let deep = is_deep(rest, recursive);
         Ok(Some(Source { location: listed, deep, folder_bytes, pattern: Some(pattern) }))
     }
 
@@ -63,6 +65,42 @@ impl Source {
             Entry::Prefix(prefix) => prefix.trim_end_matches('/'),
         })
     }
+}
+
+/// The files that a pattern of paths means, as [`Source`] has it for keys.
+pub struct FilePattern {
+    /// The folder that is walked, and that names are relative to, as the pattern has it: with its `/`, or
+    /// empty.
+    pub folder: String,
+    /// Whether folders in it are walked, too.
+    pub deep: bool,
+    pattern: Pattern,
+}
+
+impl FilePattern {
+    /// The pattern, where the path is one and names nothing that is there.
+    pub fn of(path: &str, recursive: bool) -> Result<Option<FilePattern>, Failure> {
+        if !path.contains(WILDCARDS) || Path::new(path).symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let (fixed, rest) = fixed_part(path);
+        let pattern = Pattern::of_keys(path, recursive).map_err(|why| {
+            let failure = Failure::usage(format!("read: {path}: the pattern {why}"));
+            failure.with_hint("a \\ before a character makes it stand for itself")
+        })?;
+        let folder = fixed[..folder_bytes(&fixed)].to_owned();
+        Ok(Some(FilePattern { folder, deep: is_deep(rest, recursive), pattern }))
+    }
+
+    /// Whether the file of that name below the folder is meant.
+    pub fn means(&self, name: &str) -> bool {
+        self.pattern.matches(&format!("{}{name}", self.folder))
+    }
+}
+
+/// Whether a match may lie further down than the folder.
+fn is_deep(rest: &str, recursive: bool) -> bool {
+    recursive || rest.contains('/') || rest.contains("**") || rest.contains('{')
 }
 
 /// What every match begins with, as it stands in keys, and the pattern from its first wildcard on.

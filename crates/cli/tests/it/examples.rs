@@ -73,6 +73,7 @@ fn the_examples_work() {
         &["du"],
         &["hash"],
         &["uploads"],
+        &["run"],
         &["config"],
         &["config", "show"],
         &["completions"],
@@ -108,6 +109,9 @@ fn the_examples_work() {
                 if ["cp", "mv", "hash"].iter().any(|verb| line.contains(&format!("{verb} {file} "))) {
                     std::fs::write(here.path().join(file), "content").unwrap();
                 }
+            }
+            if line.starts_with("flatout run") {
+                std::fs::write(here.path().join("commands.txt"), "cp s3://models/big.tar .\n").unwrap();
             }
             if line.contains(" checkpoints/ ") {
                 std::fs::create_dir(here.path().join("checkpoints")).unwrap();

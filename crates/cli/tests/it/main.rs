@@ -27,6 +27,7 @@ mod peer;
 mod program;
 mod raw;
 mod resume;
+mod run;
 mod secrets;
 mod sweep;
 mod sync;

@@ -26,3 +26,33 @@ fn folders_and_patterns_of_minio_arrive() {
     check(&[&bucket.s3("many/10*")], 99);
     check(&[&bucket.s3("large/*")], 1);
 }
+
+/// Each line by one request, and the large one by parts once its length is known.
+#[test]
+fn lines_of_commands_are_carried_out_at_minio() {
+    let bucket = Bucket::new("lines");
+    bucket.curl.put_many(&bucket.name, "many/[1001-1500]", b"content");
+    bucket.put("large", &[7; 20 << 20], &[]);
+    let folder = Folder::new();
+    let (into, commands, sent) = (folder.at("into"), folder.at("commands.txt"), folder.at("sent"));
+    fs::create_dir(&into).unwrap();
+    fs::write(&sent, b"sent").unwrap();
+    let mut lines: Vec<String> = (1001..=1500)
+        .map(|number| format!("cp {} {into}/{number}", bucket.s3(&format!("many/{number}"))))
+        .collect();
+    lines.push(format!("cp {} {into}/", bucket.s3("large")));
+    lines.push(format!("cp {sent} {}", bucket.s3("up/")));
+    lines.push(format!("mv {} {}", bucket.s3("many/1001"), bucket.s3("moved")));
+    // Whatever comes first: the object may have been moved.
+    lines.remove(0);
+    fs::write(&commands, lines.join("\n")).unwrap();
+    let events = run(&mut bucket.flatout(&["run", &commands, "--json"])).clean().events();
+    let summary = events.last().unwrap();
+    assert_eq!((&summary["lines"], &summary["ok"]), (&502.into(), &502.into()), "{summary}");
+    let names = fs::read_dir(&into).unwrap().count();
+    assert_eq!(names, 500);
+    assert!(fs::read(format!("{into}/large")).unwrap() == [7; 20 << 20]);
+    assert_eq!(fs::read(format!("{into}/1500")).unwrap(), b"content");
+    let listed = run(&mut bucket.flatout(&["ls", "-r", &bucket.s3("")])).clean();
+    assert!(listed.text().contains("moved") && listed.text().contains("up/sent"), "{}", listed.text());
+}
