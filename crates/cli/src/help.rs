@@ -200,7 +200,7 @@ Examples:
   flatout run commands.txt --dry-run
   grep -v '^rm' commands.txt | flatout run
 
-A line is a command as it is typed behind `flatout`: cp, mv, rm, ls, stat, du, mb, rb, presign, hash or uploads, with its \
+A line is a command as it is typed behind `flatout`: cp, mv, sync, rm, ls, stat, du, mb, rb, presign, hash or uploads, with its \
 flags. The word flatout or s5cmd may stand in front. Words are split and quoted as in sh(1): 'a b', \"a b\", a\\ b. Nothing else \
 is expanded: not variables, not ~; wildcards in URLs mean what they mean to the command. Blank lines are skipped, and so is \
 what follows a # at the beginning of a word.

@@ -20,6 +20,7 @@ pub fn check(command: &Command) -> Result<(), Failure> {
         }
         Command::Cp(_)
         | Command::Mv(_)
+        | Command::Sync(_)
         | Command::Rm(_)
         | Command::Ls(_)
         | Command::Stat(_)
@@ -32,7 +33,7 @@ pub fn check(command: &Command) -> Result<(), Failure> {
         _ => {
             let failure = Failure::usage("run: this command is not for a line");
             Err(failure.with_hint(
-                "lines may be cp, mv, rm, ls, stat, du, mb, rb, presign, hash and uploads; run others by \
+                "lines may be cp, mv, sync, rm, ls, stat, du, mb, rb, presign, hash and uploads; run others by \
                  themselves",
             ))
         }
@@ -44,6 +45,7 @@ pub fn make_dry(command: &mut Command) -> bool {
     match command {
         Command::Cp(args) => args.dry_run = true,
         Command::Mv(args) => args.dry_run = true,
+        Command::Sync(args) => args.dry_run = true,
         Command::Rm(args) => args.dry_run = true,
         Command::Mb(_) | Command::Rb(_) => return false,
         Command::Uploads(args) => return !args.abort,

@@ -38,7 +38,7 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
             Tree::Objects(objects) => Some(Dialect::of(&objects.location)),
         })
         .collect();
-    let client = Arc::new(origin::client(console, &args.knobs, &dialects)?);
+    let client = origin::client(console, &args.knobs, &dialects)?;
     outages::tell(&client, console, Carries::Lines);
     let sums = match (&source, &target) {
         (Tree::Folder(folder), _) | (_, Tree::Folder(folder)) if args.checksum => {
@@ -64,7 +64,7 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
     };
     asker.keep_sums(telling.is_whole());
     sync.end(later, &mut telling)?;
-    origin::remember(&client);
+    origin::remember_of(console, &client);
     telling.conclude()
 }
 

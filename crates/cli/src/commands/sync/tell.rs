@@ -266,6 +266,7 @@ impl<'a> Telling<'a> {
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         self.summary.exit = exit.code();
         self.console.say(&self.sentence())?;
+        self.console.count_bytes(if self.args.dry_run { 0 } else { self.summary.bytes });
         self.console.event(Carries::Lines, &self.summary)?;
         Ok(exit)
     }
