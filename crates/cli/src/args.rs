@@ -87,7 +87,7 @@ pub enum Command {
     /// Print a URL by which an object can be read, or written, without keys for a while
     #[command(after_help = help::PRESIGN)]
     Presign(Presign),
-    /// Count objects and bytes below a prefix
+    /// Count objects and bytes below a prefix, or those that match a pattern
     #[command(after_help = help::DU)]
     Du(Du),
     /// Show checksums: of files by reading them, of objects as the origin states them

@@ -252,7 +252,7 @@ pub struct Presigned {
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "usage")]
 pub struct Usage {
-    /// The prefix; empty for a bucket.
+    /// The prefix, or the pattern; empty for a bucket.
     pub key: String,
     pub source: String,
     pub objects: u64,

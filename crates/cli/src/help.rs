@@ -167,9 +167,11 @@ Examples:
   flatout du s3://models
   flatout du -r s3://models/
   flatout du s3://data/ --by-prefix 1
+  flatout du 's3://logs/2026-11-*.zst'
   flatout du s3://data/ --include '*.parquet' --json | jq .bytes
 
-A line has bytes, objects and the prefix; that of the whole is the last. The numbers are those of a listing: older \
+A line has bytes, objects and the prefix; that of the whole is the last. A pattern counts the objects that match it and \
+all that lies in folders that match; an object whose key is the pattern itself comes first. The numbers are those of a listing: older \
 versions and unfinished uploads (`flatout uploads`) are not in them. Memory does not grow with the number of objects.";
 
 pub const HASH: &str = "\

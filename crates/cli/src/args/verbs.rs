@@ -177,7 +177,7 @@ pub struct Presign {
 
 #[derive(Debug, clap::Args)]
 pub struct Du {
-    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; a pattern of keys, as in 's3://BUCKET/*.txt'
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: String,
     /// A line for every folder below, too

@@ -1,4 +1,4 @@
-//! `flatout du`: objects and bytes below a prefix, counted from a listing in constant memory.
+//! `flatout du`: objects and bytes below a prefix or of a pattern, counted from a listing in constant memory.
 
 use flatout_engine::{Dialect, Entry};
 use flatout_settings::format_size;
@@ -15,19 +15,25 @@ use crate::{origin, outages};
 
 pub fn run(args: &Du, console: &Console) -> Result<Exit, Failure> {
     let location = origin::location("count", &args.location)?;
-    let Some(source) = Source::prefix(&location, true) else {
+    if location.bucket().is_none() {
         let failure = Failure::usage(format!("count: {location}: plain HTTP has no listing"));
         return Err(failure.with_hint("for a bucket write s3://BUCKET/PREFIX and --endpoint-url"));
-    };
+    }
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
+    // Wildcards may be part of a key: an object that is called so comes first.
+    let source = match Source::is_pattern(&location) && client.stat(&location).is_err() {
+        true => Source::pattern(&location, true)?,
+        false => Source::prefix(&location, true),
+    };
+    let source = source.expect("only buckets come so far");
     let levels = if args.recursive { usize::MAX } else { args.by_prefix.map_or(0, |levels| levels as usize) };
     let mut count = Count {
         console,
         location: &location,
         is_in_bytes: args.bytes,
         // Folders are counted below the prefix that was named; a part of a name has none.
-        tally: Tally::new(location.key().rfind('/').map_or(0, |slash| slash + 1), levels),
+        tally: Tally::new(source.folder_bytes, levels),
     };
     for entry in client.list(&source.location, true)? {
         let entry = match entry {
@@ -46,7 +52,7 @@ pub fn run(args: &Du, console: &Console) -> Result<Exit, Failure> {
             }
         };
         let path = entry.name().get(source.folder_bytes..).unwrap_or_default();
-        if !args.filters.take(path) {
+        if !source.means(&entry) || !args.filters.take(path) {
             continue;
         }
         if let Entry::Object(listed) = entry {

@@ -138,6 +138,8 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["presign", "s3://bucket/key", "--expires", "soon"], 4, &["1h, 7d"]),
         (&["du", "http://127.0.0.1:1/x"], 4, &["no listing"]),
         (&["du", "s3://nowhere"], 1, &["no such bucket"]),
+        (&["du", "s3://nowhere/*"], 1, &["no such bucket"]),
+        (&["du", "s3://bucket/[a"], 4, &["does not close"]),
         (&["du", "s3://bucket", "--by-prefix", "0"], 4, &["--by-prefix"]),
         (&["hash", &absent], 1, &["absent: No such file"]),
         (&["hash", &here], 1, &["Is a directory"]),
@@ -343,8 +345,23 @@ fn usage_is_counted_by_folder() {
     check(&["URL", "-r"], &[("b/d/", 1, 4), ("b/", 2, 6), ("c/", 1, 8), ("", 4, 15)]);
     check(&["URL/b/", "-r"], &[("b/d/", 1, 4), ("b/", 2, 6)]);
     check(&["URL", "--exclude", "/b/"], &[("", 2, 9)]);
+    check(&["URL/b/*"], &[("b/*", 2, 6)]);
+    check(&["URL/?"], &[("?", 4, 15)]);
+    check(&["URL/*/d", "-r"], &[("b/d/", 1, 4), ("b/", 1, 4), ("c/", 1, 8), ("*/d", 2, 12)]);
+    check(&["URL/*.none"], &[("*.none", 0, 0)]);
     let said = run(&mut at(&buckets, &["du", "s3://bucket", "--bytes"])).clean();
     assert_eq!(said.text(), format!("{:>14} {:>14} s3://bucket\n", 15, 4));
+}
+
+/// The pattern was taken for a prefix, of which there is nothing.
+#[test]
+fn du_of_a_pattern_counted_nothing_in_silence() {
+    let buckets = Buckets::new(&[("bucket/a.txt", b"1"), ("bucket/b.txt", b"22"), ("bucket/c", b"333")]);
+    let said = run(&mut at(&buckets, &["du", "s3://bucket/*.txt", "--bytes"])).clean();
+    assert_eq!(said.text(), format!("{:>14} {:>14} s3://bucket/*.txt\n", 3, 2));
+    let buckets = Buckets::new(&[("bucket/a*.txt", b"4444"), ("bucket/ab.txt", b"1")]);
+    let said = run(&mut at(&buckets, &["du", "s3://bucket/a*.txt", "--bytes"])).clean();
+    assert_eq!(said.text(), format!("{:>14} {:>14} s3://bucket/a*.txt\n", 4, 1));
 }
 
 /// What the catalogue of CRCs has for `123456789`, as the headers of origins have it; RFC 1321 has an MD5.
