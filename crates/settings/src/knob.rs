@@ -192,9 +192,9 @@ knobs! {
             "Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the \
              control group or else the machine has, from 256MiB to 8GiB";
 
-        /// Received a second at most.
+        /// Received and sent a second at most, together.
         bandwidth_bytes: Option<u64> = "bandwidth", Rate { min: 1 << 10, max: 1 << 40 }, "unlimited",
-            "Bytes received a second at most, over all transfers, as in 100MiB/s";
+            "Bytes a second at most, received and sent together, over all transfers, as in 100MiB/s";
 
         /// Requests sent to an origin a second at most.
         request_rate: Option<u32> = "request-rate", Frequency { min: 1, max: 1_000_000 }, "unlimited",

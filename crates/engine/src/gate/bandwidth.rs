@@ -1,4 +1,4 @@
-//! `--bandwidth`: one bucket of bytes for all that a client receives.
+//! `--bandwidth`: one bucket of bytes for all that a client receives and sends.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -58,7 +58,7 @@ class Settings(TypedDict, total=False):
     memory: int | str | None
     """Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the control group or else the machine has, from 256MiB to 8GiB"""
     bandwidth: int | str | None
-    """Bytes received a second at most, over all transfers, as in 100MiB/s"""
+    """Bytes a second at most, received and sent together, over all transfers, as in 100MiB/s"""
     request_rate: int | str | None
     """Requests sent to an origin a second at most, whatever they are for, as in 50/s"""
     connect_timeout: str | None
