@@ -99,6 +99,12 @@ pub fn failure(refused: &clap::Error) -> Failure {
     }
 }
 
+/// How other programs are told to take any certificate.
+const NO_TLS_FLAGS: [&str; 4] =
+    ["--no-verify-ssl", "--skip-verify-cert", "--no-check-certificate", "--insecure"];
+const NO_TLS_HINT: &str =
+    "no flag turns off the check of certificates; --ca-bundle FILE trusts a private one";
+
 /// `--root <DIR> or --memory` of `<--root <DIR>|--memory>`.
 fn choices(missing: &str) -> String {
     let group = missing.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
@@ -120,6 +126,10 @@ fn hint(refused: &clap::Error, what: &str) -> Option<String> {
         return Some(hint);
     }
     near.retain(|name| name.strip_prefix("--").is_none_or(|name| nearest(&flag, [name]).is_some()));
+    // What is nearest to it by its letters, --no-verify, is about checksums.
+    if NO_TLS_FLAGS.contains(&flag.as_str()) {
+        return Some(NO_TLS_HINT.to_owned());
+    }
     // clap takes zsh for what is meant by tcsh.
     let (typed, values) =
         (strings(refused, ContextKind::InvalidValue), strings(refused, ContextKind::ValidValue));
@@ -182,6 +192,14 @@ mod tests {
         check(&["serv"], &["'serv'", "'serve'"]);
         check(&["cp", "a", "b", "--frobnicate"], &["'--frobnicate'", "hint:"]);
         check(&["completions", "zhs"], &["'zhs' is not one of bash, ", "did you mean 'zsh'?"]);
+    }
+
+    /// The nearest flag, --no-verify, turns off another check.
+    #[test]
+    fn no_verify_was_taken_for_what_is_meant_by_no_verify_ssl() {
+        for flag in NO_TLS_FLAGS {
+            check(&["cp", "a", "b", flag], &[flag, "hint: no flag turns off", "--ca-bundle FILE"]);
+        }
     }
 
     #[test]

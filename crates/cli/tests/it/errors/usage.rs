@@ -20,6 +20,7 @@ fn command_lines(snapshot: &mut Snapshot) {
         &["cp", "s3://b/k", "x", "y"],
         &["cp", "s3://b/k", "x", "--paralel", "3"],
         &["cp", "s3://b/k", "x", "--frobnicate"],
+        &["cp", "s3://b/k", "x", "--no-verify-ssl"],
         &["cp", "s3://b/k", "x", "--part-size"],
         &["cp", "s3://b/k", "x", "--endpoint-url", ""],
         &["cp", "s3://b/k", "x", "--range", "9-3"],
