@@ -128,7 +128,8 @@ Examples:
   flatout rm -r s3://models/llama/
   flatout rm -r s3://data/ --all --include '*.parquet' --dry-run
 
-An object that is not there is an error, as with rm(1). -r and patterns delete in batches of 1,000 while they list; each \
+An object that is not there is an error, as with rm(1). A key that ends in / is the mark of a folder, and is deleted \
+alone; -r deletes everything below it. -r and patterns delete in batches of 1,000 while they list; each \
 failure is named, and stops no other. Where everything in a bucket may be meant, --all is needed. --dry-run prints what \
 would be deleted, line by line.
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flatout_ambient::Ambient;
-use flatout_engine::{Client, Dialect};
+use flatout_engine::{Client, Dialect, ErrorKind};
 use flatout_wire::location::{Location, LocationError};
 pub use flatout_wire::words::masked;
 
@@ -81,13 +81,38 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     if !key.is_empty() && !key.ends_with('/') {
         return Ok(location);
     }
+    Err(no_object(doing, &location, bucket, key))
+}
+
+/// As [`object`], but a key that ends in '/' names the object of that very key, the mark of a folder, where
+/// there is one.
+pub fn object_or_mark(client: &Client, doing: &str, typed: &str) -> Result<Location, Failure> {
+    let location = location(doing, typed)?;
+    let Some((bucket, key)) = location.in_bucket() else { return Ok(location) };
+    if key.is_empty() || key.ends_with('/') && !is_mark(client, &location)? {
+        return Err(no_object(doing, &location, bucket, key));
+    }
+    Ok(location)
+}
+
+/// Whether there is an object whose key ends in '/'. To who may not list, a missing one is forbidden, too.
+pub fn is_mark(client: &Client, location: &Location) -> Result<bool, Failure> {
+    match client.stat(location) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The refusal of a bucket or a prefix where one object is wanted.
+pub fn no_object(doing: &str, location: &Location, bucket: &str, key: &str) -> Failure {
     let what = if key.is_empty() { "a bucket" } else { "a prefix" };
     let failure = Failure::usage(format!("{doing}: {location}: this names {what}, and one object is wanted"));
     let whole = if doing == "read" { "; `flatout cp -r` copies all below it" } else { "" };
     let scheme = location.scheme();
-    Err(failure.with_hint(format!(
+    failure.with_hint(format!(
         "name an object; `flatout ls {scheme}://{bucket}/{key}` shows what there is{whole}"
-    )))
+    ))
 }
 
 #[cfg(test)]

@@ -16,11 +16,14 @@ use crate::{origin, outages};
 
 /// The first failure ends it: what came after a hole would be taken for a whole.
 pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
-    let sources: Vec<_> =
-        args.sources.iter().map(|typed| origin::object("read", typed)).collect::<Result<_, _>>()?;
-    let dialects: Vec<_> = sources.iter().map(Dialect::of).collect();
+    let typed = args.sources.iter();
+    let locations: Vec<_> = typed.map(|typed| origin::location("read", typed)).collect::<Result<_, _>>()?;
+    let dialects: Vec<_> = locations.iter().map(Dialect::of).collect();
     let client = origin::client(console, &args.knobs, &dialects)?;
     outages::tell(&client, console, Carries::Bytes);
+    let typed = args.sources.iter();
+    let sources: Vec<_> =
+        typed.map(|typed| origin::object_or_mark(&client, "read", typed)).collect::<Result<_, _>>()?;
     let start = Instant::now();
     let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
     // What held back the object that took longest, and its seconds.

@@ -66,7 +66,7 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
         origin::remember_of(console, &client);
         return exit;
     }
-    let source = origin::object("read", &args.source)?;
+    let source = origin::object_or_mark(&client, "read", &args.source)?;
     refuse_what_is_for_many(args, &source)?;
     let target = if to_stdout { CopyTarget::Stdout } else { target(&args.target, &source)? };
     refuse_a_temporary_name(&target)?;
@@ -193,6 +193,10 @@ fn target(typed: &str, source: &Location) -> Result<CopyTarget, Failure> {
     }
     if !typed.ends_with('/') && !path.is_dir() {
         return Ok(CopyTarget::File(path.to_path_buf()));
+    }
+    // Who names a folder's mark and no file means what lies below it.
+    if let Some((bucket, key)) = source.in_bucket().filter(|(_, key)| key.ends_with('/')) {
+        return Err(origin::no_object("read", source, bucket, key));
     }
     match source.name() {
         // Anything else would leave the folder that was named.

@@ -73,10 +73,6 @@ fn check(args: &Rm, location: &Location) -> Result<(), Failure> {
             "to delete all that it holds: `flatout rm -r --all {scheme}://{bucket}`; the bucket: `flatout rb`"
         )));
     }
-    if key.ends_with('/') && args.version_id.is_none() {
-        let failure = Failure::usage(format!("delete: {location}: this names a prefix"));
-        return Err(failure.with_hint(format!("to delete everything below it: `flatout rm -r {location}`")));
-    }
     Ok(())
 }
 
@@ -88,7 +84,13 @@ fn plan(args: &Rm, location: Location, client: &Client) -> Result<Plan, Failure>
     let source = match (is_pattern, args.recursive) {
         (true, _) => Source::pattern(&location, args.recursive)?,
         (false, true) => Source::folder(&location),
-        (false, false) => return Ok(Plan::One(location)),
+        (false, false) => {
+            let names_prefix = location.key().ends_with('/') && args.version_id.is_none();
+            if names_prefix && !is_object(client, &location)? {
+                return Err(no_mark(&location));
+            }
+            return Ok(Plan::One(location));
+        }
     };
     let source = source.expect("only buckets come so far");
     if source.location.key().is_empty() && !args.all {
@@ -96,6 +98,13 @@ fn plan(args: &Rm, location: Location, client: &Client) -> Result<Plan, Failure>
         return Err(failure.with_hint("--all lets it; --dry-run prints what it would delete"));
     }
     Ok(Plan::Many(source))
+}
+
+/// Below a folder without a mark there may be much: that has to be asked for.
+fn no_mark(location: &Location) -> Failure {
+    let failure =
+        Failure::usage(format!("delete: {location}: this names a prefix, and no object has this key"));
+    failure.with_hint(format!("`flatout rm -r {location}` deletes everything below it"))
 }
 
 /// Whether there is such an object. What could not be asked is not taken for a pattern: that deletes more.

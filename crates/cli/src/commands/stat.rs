@@ -14,9 +14,10 @@ use crate::failure::{Failure, one_line};
 use crate::{origin, outages};
 
 pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
-    let location = origin::object("stat", &args.source)?;
+    let location = origin::location("stat", &args.source)?;
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
+    let location = origin::object_or_mark(&client, "stat", &args.source)?;
     let stat = client.stat(&location)?;
     console.answer(&one_line(&location.to_string()))?;
     for (name, value) in rows(&stat) {

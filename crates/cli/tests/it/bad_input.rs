@@ -46,7 +46,6 @@ fn a_wrong_url() {
         ("s3:///key", "no bucket"),
         ("s3://buc ket/key", "is no bucket name"),
         ("s3://bucket", "names a bucket"),
-        ("s3://bucket/folder/", "names a prefix"),
         ("oss://", "no bucket"),
         ("oss://bucket", "names a bucket"),
         ("oss://bucket/key", "oss:// needs a region or an endpoint"),

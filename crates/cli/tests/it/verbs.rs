@@ -86,6 +86,37 @@ fn everything_below_a_prefix_goes_and_nothing_else() {
     }
 }
 
+/// The mark of a folder is an object of its own: what lies below it stays.
+#[test]
+fn the_mark_of_a_folder_could_not_be_deleted_without_what_lies_below() {
+    let folder = Folder::new();
+    for scheme in ["s3", "oss"] {
+        let buckets = Buckets::new(&[("bucket/d/x", b"below"), ("bucket/e/x", b"below")]);
+        assert_eq!(plain_put(&format!("{}/bucket/d/", buckets.url()), b"mark"), 200);
+        assert_eq!(keys(&buckets, "bucket"), set(&["d/", "d/x", "e/x"]));
+        let (mark, none) = (format!("{scheme}://bucket/d/"), format!("{scheme}://bucket/e/"));
+        let ask = |arguments: &[&str]| run(&mut at(&buckets, arguments));
+        assert!(ask(&["stat", &mark]).clean().text().contains("size           4 (4B)"));
+        assert_eq!(ask(&["cat", &mark]).clean().text(), "mark");
+        assert_eq!(ask(&["cp", &mark, "-"]).clean().text(), "mark");
+        ask(&["cp", &mark, &folder.at("mark")]).clean();
+        assert_eq!(fs::read(folder.at("mark")).unwrap(), b"mark");
+        ask(&["cp", &mark, &folder.at("")]).refused(4, &["this names a prefix", "`flatout cp -r`"]);
+        ask(&["stat", &none]).refused(4, &["this names a prefix"]);
+        ask(&["cat", &none]).refused(4, &["this names a prefix"]);
+        ask(&["cp", &none, &folder.at("none")]).refused(4, &["this names a prefix", "`flatout cp -r`"]);
+        assert!(!Path::new(&folder.at("none")).exists());
+        let all = "rm -r s3://bucket/e/` deletes everything below it".replace("s3", scheme);
+        ask(&["rm", &none]).refused(4, &["no object has this key", &all]);
+        ask(&["rm", &mark, &none]).refused(4, &["no object has this key", &all]);
+        assert_eq!(keys(&buckets, "bucket"), set(&["d/", "d/x", "e/x"]));
+        assert_eq!(ask(&["rm", &mark, "--dry-run"]).clean().text(), format!("would delete {mark}\n"));
+        assert_eq!(ask(&["rm", &mark]).clean().text(), format!("deleted {mark}\n"));
+        assert_eq!(keys(&buckets, "bucket"), set(&["d/x", "e/x"]));
+        fs::remove_file(folder.at("mark")).unwrap();
+    }
+}
+
 /// S3 refuses a document with such a key, so that it goes alone; folders have their marks.
 #[test]
 fn keys_that_xml_cannot_carry_are_deleted_too() {
