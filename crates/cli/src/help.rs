@@ -41,7 +41,7 @@ Examples:
 
 An object is copied to another by the service itself where both are its own, with its metadata and tags, and in \
 parts where it is longer than 256 MiB; else its bytes pass through this machine. A copy is of one version of its \
-source, and appears whole or not at all. Storage class, encryption and access list are never the source's.
+source, and appears whole or not at all. With -r, what lies below a target within the source is left out. Storage class, encryption and access list are never the source's.
 
 An uploaded object appears whole, or not at all: large ones are sent in parts (--part-size), and the origin \
 compares checksums. A file that changes meanwhile fails the upload, and so does a pipe that cannot be read to its end. \

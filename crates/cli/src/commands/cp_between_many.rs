@@ -11,11 +11,11 @@ use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::args::Cp;
-use crate::commands::copied::amount;
+use crate::commands::copied::{all_left_out, amount};
 use crate::commands::cp_through::{Switches, Through};
 use crate::commands::cp_upload::{condition, is_there};
 use crate::commands::failures::Failures;
-use crate::commands::repeats::counted;
+use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -38,6 +38,10 @@ pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Res
         return Err(failure.with_hint("leave it out, or copy one object"));
     }
     let to = target(&args.target, &source)?;
+    let left_out = lies_within(&to, &source).then(|| to.key().to_owned());
+    if left_out.is_some() {
+        console.say(&format!("{}: lies within the source: what is below it is not copied", shown(&to)))?;
+    }
     let (armed, switches) = (console.interrupt.arm(), Switches::default());
     let stopped = switches.clone();
     armed.on_signal(move || stopped.cancel());
@@ -45,9 +49,11 @@ pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Res
         client,
         console,
         to,
+        left_out,
         listing: client.list(&source.location, source.deep)?,
         source,
         filters: args.filters.clone(),
+        filtered: 0,
         options: options(&args.stored_as, None)?,
         condition: condition(&args.stored_as, args.no_clobber)?,
         no_clobber: args.no_clobber,
@@ -78,15 +84,18 @@ fn target(typed: &str, source: &Source) -> Result<Location, Failure> {
         let failure = Failure::usage(format!("copy: {to}: a plain URL cannot be written to"));
         return Err(failure.with_hint("name a bucket by s3:// or oss://"));
     };
-    // What is copied would be listed, and copied again.
-    if to.scheme() == source.location.scheme()
-        && to.bucket() == source.location.bucket()
-        && to.key().starts_with(source.location.key())
-    {
-        let failure = Failure::usage(format!("copy: {to}: lies within what is copied"));
-        return Err(failure.with_hint("name a target outside of the source"));
+    if lies_within(&to, source) && to.key().len() == source.folder_bytes {
+        let failure = Failure::usage(format!("copy: {to}: is the source itself"));
+        return Err(failure.with_hint("name another target"));
     }
     Ok(to)
+}
+
+/// Whether what is copied would be listed, and copied again.
+fn lies_within(to: &Location, source: &Source) -> bool {
+    let from = &source.location;
+    let is_one_bucket = (from.scheme(), from.bucket()) == (to.scheme(), to.bucket());
+    is_one_bucket && to.key().starts_with(from.key())
 }
 
 /// One object to be copied.
@@ -182,7 +191,11 @@ struct Copies<'a> {
     listing: Listing,
     source: Source,
     filters: Filters,
+    /// How many objects those have left out.
+    filtered: u64,
     to: Location,
+    /// The prefix of the target, where it lies within the source.
+    left_out: Option<String>,
     options: ObjectOptions,
     condition: Condition,
     no_clobber: bool,
@@ -277,26 +290,27 @@ impl Copies<'_> {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            let path = entry.name().get(self.source.folder_bytes..).unwrap_or_default();
-            if !self.source.means(&entry) || !self.filters.take(path) {
+            if !self.source.means(&entry) {
+                continue;
+            }
+            let Entry::Object(listed) = entry else { continue };
+            if self.left_out.as_ref().is_some_and(|prefix| listed.key.starts_with(prefix)) {
+                continue;
+            }
+            let path = listed.key.get(self.source.folder_bytes..).unwrap_or_default();
+            if !self.filters.take(path) {
+                self.filtered += 1;
                 continue;
             }
             let to = self.to.with_key(format!("{}{path}", self.to.key()));
-            let Entry::Object(listed) = entry else { continue };
             let from = self.source.location.with_key(listed.key);
             let (Some(from), Some(to)) = (from, to) else { continue };
             // The mark of the folder itself has no name in a bucket's root.
             if !to.key().is_empty() {
-                let is_within = self.is_within_the_source(&to);
+                let is_within = self.left_out.is_none() && lies_within(&to, &self.source);
                 return Some(Ok(OneCopy { from, to, bytes: listed.size, is_within }));
             }
         }
-    }
-
-    fn is_within_the_source(&self, to: &Location) -> bool {
-        let from = &self.source.location;
-        let is_one_bucket = (from.scheme(), from.bucket()) == (to.scheme(), to.bucket());
-        is_one_bucket && to.key().starts_with(from.key())
     }
 
     fn finish(&mut self, ended: EndedCopy) -> Result<(), Failure> {
@@ -383,9 +397,14 @@ impl Copies<'_> {
 
     fn conclude(mut self) -> Result<Exit, Failure> {
         if self.summary.objects == 0 && self.failures.exit() == Exit::Clean {
-            let failure =
-                Failure::not_found(format!("cp: {}: no object to copy there", self.source.location));
-            self.failures.of_all(&failure.with_hint("`flatout ls` shows what there is"));
+            let from = shown(&self.source.location);
+            if self.filtered > 0 {
+                let left_out = all_left_out(&grouped(self.filtered));
+                self.console.say(&format!("{from} -> {}: {left_out}", shown(&self.to)))?;
+            } else {
+                let failure = Failure::not_found(format!("cp: {from}: no object to copy there"));
+                self.failures.of_all(&failure.with_hint("`flatout ls` shows what there is"));
+            }
         }
         let exit = self.failures.exit();
         self.summary.exit = exit.code();

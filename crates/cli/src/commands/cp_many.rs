@@ -2,6 +2,8 @@
 
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
@@ -12,7 +14,7 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
-use crate::commands::copied::amount;
+use crate::commands::copied::{all_left_out, amount};
 use crate::commands::repeats::{Repeats, Rest, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
@@ -39,10 +41,12 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
     };
     let folds_case = folder.as_ref().map_or(Ok(false), Folder::folds_case)?;
     let (left, told) = mpsc::channel();
+    let filtered = Arc::new(AtomicU64::new(0));
     let selection = Selection {
         listing,
         means: source.clone(),
         filters: args.filters.clone(),
+        filtered: filtered.clone(),
         names: FileNames::new(source.folder_bytes, folds_case),
         existing: args.no_clobber.then(|| target.clone()),
         left,
@@ -50,11 +54,12 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
     let mut copy = Copy::new(console, &source.location, target);
     (copy.typed, copy.is_new) = (origin::masked(&args.source), is_new && !args.dry_run);
     (copy.failures, copy.warnings) = (Repeats::new(args.verbose), Repeats::new(args.verbose));
+    copy.filtered = filtered;
     match folder {
         None => copy.only_say(selection, &told)?,
         Some(folder) => copy.fetch(client, selection, folder, &told)?,
     }
-    if args.recursive && copy.found_nothing() {
+    if args.recursive && copy.took_nothing() && copy.filtered() == 0 {
         copy.is_object =
             origin::object("read", &args.source).is_ok_and(|object| client.stat(&object).is_ok());
     }
@@ -114,6 +119,8 @@ struct Selection {
     listing: Peekable<Listing>,
     means: Source,
     filters: Filters,
+    /// How many objects those have left out.
+    filtered: Arc<AtomicU64>,
     names: FileNames,
     existing: Option<PathBuf>,
     left: Sender<SkippedObject>,
@@ -127,6 +134,7 @@ impl Selection {
         }
         let Entry::Object(listed) = entry else { return None };
         if !self.filters.take(listed.key.get(self.means.folder_bytes..)?) {
+            self.filtered.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let named = self.names.name(&listed.key);
@@ -176,6 +184,8 @@ struct Copy<'a> {
     /// What was to be a folder is an object.
     is_object: bool,
     target: PathBuf,
+    /// How many objects the filters have left out.
+    filtered: Arc<AtomicU64>,
     summary: events::Summary,
     unverified: u64,
     exit: Exit,
@@ -195,6 +205,7 @@ impl<'a> Copy<'a> {
             is_new: false,
             is_object: false,
             target,
+            filtered: Arc::default(),
             summary: events::Summary { action: "download", ..Default::default() },
             unverified: 0,
             exit: Exit::Clean,
@@ -446,8 +457,14 @@ impl<'a> Copy<'a> {
     /// The last line, and the code to exit with.
     fn conclude(mut self) -> Result<Exit, Failure> {
         self.tell_repeats();
-        if self.found_nothing() {
-            self.fail(&nothing_there(&self.typed, self.is_object));
+        if self.took_nothing() {
+            match self.filtered() {
+                0 => self.fail(&nothing_there(&self.typed, self.is_object)),
+                filtered => {
+                    let (from, to) = (one_line(&self.typed), one_line(&self.target.display().to_string()));
+                    self.console.say(&format!("{from} -> {to}: {}", all_left_out(&grouped(filtered))))?;
+                }
+            }
             if self.is_new {
                 // It holds nothing: nothing of it is to stay.
                 let _ = std::fs::remove_dir(&self.target);
@@ -466,8 +483,12 @@ impl<'a> Copy<'a> {
         Ok(self.exit)
     }
 
-    fn found_nothing(&self) -> bool {
+    fn took_nothing(&self) -> bool {
         self.summary.objects == 0 && self.exit == Exit::Clean
+    }
+
+    fn filtered(&self) -> u64 {
+        self.filtered.load(Ordering::Relaxed)
     }
 
     fn sentence(&self) -> String {
@@ -529,7 +550,5 @@ fn nothing_there(source: &str, is_object: bool) -> Failure {
         return failure.with_hint("leave out -r");
     }
     let failure = Failure::not_found(format!("cp: {source}: no object to copy there"));
-    failure.with_hint(
-        "`flatout ls` shows what there is; folders need -r, and --include and --exclude leave objects out",
-    )
+    failure.with_hint("`flatout ls` shows what there is; folders need -r")
 }

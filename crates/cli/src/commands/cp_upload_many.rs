@@ -2,6 +2,8 @@
 //! pattern, as objects below a prefix.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
@@ -13,7 +15,7 @@ use flatout_wire::object_options::{Condition, ObjectOptions};
 use walkdir::WalkDir;
 
 use crate::args::Cp;
-use crate::commands::copied::amount;
+use crate::commands::copied::{all_left_out, amount};
 use crate::commands::failures::Failures;
 use crate::commands::repeats::{Repeats, Rest, counted};
 use crate::console::{Carries, Console};
@@ -61,10 +63,12 @@ pub fn run(args: &Cp, pattern: Option<FilePattern>, console: &Console) -> Result
         options,
         condition: if args.no_clobber { Condition::Absent } else { Condition::None },
         filters: args.filters.clone(),
+        filtered: Arc::default(),
         symlinks: args.symlinks,
         left,
     };
     let mut copy = Copy::new(args, &target, console);
+    copy.filtered = walk.filtered.clone();
     match args.dry_run {
         true => copy.only_say(walk, &told)?,
         false => copy.send(&client, walk, &told)?,
@@ -94,6 +98,26 @@ enum Left {
     Unread(Failure),
 }
 
+/// How much the filters have left out; what lies in such a folder is not looked at.
+#[derive(Default)]
+struct Filtered {
+    files: AtomicU64,
+    folders: AtomicU64,
+}
+
+impl Filtered {
+    /// `3 files and 1 folder`; nothing where nothing was left out.
+    fn said(&self) -> Option<String> {
+        let said = |count: &AtomicU64, noun: &str| match count.load(Ordering::Relaxed) {
+            0 => None,
+            count => Some(counted(count, noun)),
+        };
+        let said: Vec<String> =
+            [said(&self.files, "file"), said(&self.folders, "folder")].into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join(" and "))
+    }
+}
+
 /// The files below a folder, as they are found; read by the engine's own thread.
 struct Walk {
     entries: walkdir::IntoIter,
@@ -103,6 +127,7 @@ struct Walk {
     options: ObjectOptions,
     condition: Condition,
     filters: Filters,
+    filtered: Arc<Filtered>,
     symlinks: Symlinks,
     left: Sender<Left>,
 }
@@ -121,7 +146,11 @@ impl Walk {
                 None => self.leave_out(path, "its name is not UTF-8, which keys are"),
             };
         };
-        if self.pattern.as_ref().is_some_and(|pattern| !pattern.means(name)) || !self.filters.take(name) {
+        if self.pattern.as_ref().is_some_and(|pattern| !pattern.means(name)) {
+            return None;
+        }
+        if !self.filters.take(name) {
+            self.filtered.files.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         if kind.is_symlink() && self.symlinks == Symlinks::Skip {
@@ -199,6 +228,7 @@ impl Iterator for Walk {
                 Ok(entry) => {
                     let is_left = |name: &str| !name.is_empty() && !self.filters.goes_into(name);
                     if entry.file_type().is_dir() && self.below(entry.path()).is_some_and(is_left) {
+                        self.filtered.folders.fetch_add(1, Ordering::Relaxed);
                         self.entries.skip_current_dir();
                     } else if let Some(wanted) = self.choose(&entry) {
                         return Some(Ok(wanted));
@@ -222,6 +252,7 @@ struct Copy<'a> {
     args: &'a Cp,
     target: &'a Location,
     console: &'a Console,
+    filtered: Arc<Filtered>,
     summary: events::Summary,
     unverified: u64,
     failures: Failures<'a>,
@@ -236,6 +267,7 @@ impl<'a> Copy<'a> {
             args,
             target,
             console,
+            filtered: Arc::default(),
             summary: events::Summary { action: "upload", ..Default::default() },
             unverified: 0,
             failures: Failures::new(console, "cp", args.verbose),
@@ -389,11 +421,17 @@ impl<'a> Copy<'a> {
 
     fn conclude(mut self) -> Result<Exit, Failure> {
         if self.summary.objects == 0 && self.exit() == Exit::Clean {
-            let failure = Failure::not_found(format!("cp: {}: there is no file to copy", self.args.source));
-            self.failures
-                .of_all(&failure.with_hint(
-                    "check the folder, and --include and --exclude; empty folders are no objects",
-                ));
+            match self.filtered.said() {
+                None => {
+                    let why = format!("cp: {}: there is no file to copy", self.args.source);
+                    let hint = "check the folder; empty folders are no objects";
+                    self.failures.of_all(&Failure::not_found(why).with_hint(hint));
+                }
+                Some(filtered) => {
+                    let (from, to) = (one_line(&self.args.source), one_line(&self.target.to_string()));
+                    self.console.say(&format!("{from} -> {to}: {}", all_left_out(&filtered)))?;
+                }
+            }
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         let exit = self.exit();

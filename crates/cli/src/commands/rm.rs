@@ -10,6 +10,7 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Rm;
+use crate::commands::copied::all_left_out;
 use crate::commands::failures::Failures;
 use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
@@ -121,6 +122,8 @@ struct Listed {
     listing: flatout_engine::Listing,
     source: Source,
     filters: Filters,
+    /// How many objects those have left out.
+    filtered: Arc<AtomicU64>,
     found: Arc<AtomicU64>,
     found_bytes: Arc<AtomicU64>,
     /// Only what was written by then, in Unix seconds by the origin's clock.
@@ -136,11 +139,14 @@ impl Iterator for Listed {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            let path = entry.name().get(self.source.folder_bytes..).unwrap_or_default();
-            if !self.source.means(&entry) || !self.filters.take(path) {
+            if !self.source.means(&entry) {
                 continue;
             }
             let Entry::Object(listed) = entry else { continue };
+            if !self.filters.take(listed.key.get(self.source.folder_bytes..).unwrap_or_default()) {
+                self.filtered.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let Some(location) = self.source.location.with_key(listed.key) else { continue };
             if listed.last_modified > self.newest_s {
                 continue;
@@ -160,6 +166,8 @@ pub struct Removal<'a> {
     failures: Failures<'a>,
     /// A source had nothing.
     missed: Vec<Location>,
+    /// How many objects the filters left of sources of which nothing else was there.
+    filtered: u64,
     /// Whether a source stands for what is listed, so that no object had its own line.
     is_of_many: bool,
     start: Instant,
@@ -173,6 +181,7 @@ impl<'a> Removal<'a> {
             summary: events::DeleteSummary { action: "delete", ..Default::default() },
             failures: Failures::new(console, "rm", verbose),
             missed: Vec::new(),
+            filtered: 0,
             is_of_many: false,
             start: Instant::now(),
         }
@@ -238,7 +247,9 @@ impl<'a> Removal<'a> {
 
     fn would_delete(&mut self, client: &Client, source: &Source, filters: &Filters) -> Result<(), Failure> {
         let before = self.summary.objects;
-        for deletion in listed(client, source, filters)? {
+        let deletions = listed(client, source, filters)?;
+        let filtered = deletions.filtered.clone();
+        for deletion in deletions {
             match deletion {
                 Ok(deletion) => self.would(&deletion.location, None, Some(deletion.bytes))?,
                 Err(error) => {
@@ -247,7 +258,7 @@ impl<'a> Removal<'a> {
                 }
             }
         }
-        self.note_missed(source, before);
+        self.note_missed(source, before, &filtered);
         Ok(())
     }
 
@@ -272,6 +283,7 @@ impl<'a> Removal<'a> {
         let armed = self.console.interrupt.arm();
         let (console, before) = (self.console, self.summary.objects);
         let (found, found_bytes) = (deletions.found.clone(), deletions.found_bytes.clone());
+        let filtered = deletions.filtered.clone();
         let bar = Bar::new(console, Carries::Lines, "");
         let mut refused = None;
         let done = client.delete_many(deletions, &mut |ended| {
@@ -304,14 +316,18 @@ impl<'a> Removal<'a> {
         } else if let Some(error) = done.incomplete {
             self.broke_off(error, "deleted");
         } else {
-            self.note_missed(source, before);
+            self.note_missed(source, before, &filtered);
         }
         Ok(())
     }
 
-    fn note_missed(&mut self, source: &Source, before: u64) {
-        if self.summary.objects == before {
-            self.missed.push(source.location.clone());
+    fn note_missed(&mut self, source: &Source, before: u64, filtered: &AtomicU64) {
+        if self.summary.objects > before {
+            return;
+        }
+        match filtered.load(Ordering::Relaxed) {
+            0 => self.missed.push(source.location.clone()),
+            filtered => self.filtered += filtered,
         }
     }
 
@@ -393,7 +409,10 @@ impl<'a> Removal<'a> {
         self.summary.exit = self.failures.exit().code();
         let events::DeleteSummary { objects, ok, failed, bytes, seconds, .. } = self.summary;
         // A single object has its own line.
-        if is_dry && objects > 1 {
+        if objects == 0 && self.filtered > 0 && self.failures.exit() == Exit::Clean {
+            let deleted = if is_dry { "" } else { "deleted " };
+            self.console.say(&format!("{deleted}{}", all_left_out(&grouped(self.filtered))))?;
+        } else if is_dry && objects > 1 {
             self.console.say(&format!("{}, {}", counted(objects, "object"), format_size(bytes)))?;
         } else if ok > 0 && (self.is_of_many || ok > 1 || failed > 0) {
             let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
@@ -430,6 +449,7 @@ fn listed(client: &Client, source: &Source, filters: &Filters) -> Result<Listed,
         listing: client.list(&source.location, source.deep)?,
         source: source.clone(),
         filters: filters.clone(),
+        filtered: Arc::default(),
         found: Arc::default(),
         found_bytes: Arc::default(),
         newest_s: u64::MAX,

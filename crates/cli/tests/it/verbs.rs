@@ -117,6 +117,53 @@ fn the_mark_of_a_folder_could_not_be_deleted_without_what_lies_below() {
     }
 }
 
+/// That there is nothing at all stays an error; that nothing is wanted of what is there is none.
+#[test]
+fn filters_that_left_nothing_were_an_error() {
+    let folder = Folder::new();
+    let new = folder.at("new");
+    fs::create_dir_all(folder.at("files/sub")).unwrap();
+    for name in ["files/a", "files/b", "files/sub/c"] {
+        fs::write(folder.at(name), b"x").unwrap();
+    }
+    for scheme in ["s3", "oss"] {
+        let buckets = Buckets::new(&[("bucket/d/a", b"x"), ("bucket/d/b", b"x"), ("other/x", b"")]);
+        let url = |path: &str| format!("{scheme}://{path}");
+        let check = |arguments: &[&str], more: &[&str], says: &str| {
+            let done = run(&mut at(&buckets, &[arguments, more].concat())).clean();
+            assert!(done.text().contains(says), "{arguments:?}: {}", done.text());
+            let events = run(&mut at(&buckets, &[arguments, more, &["--json"]].concat())).clean().events();
+            let summary = events.last().unwrap();
+            assert_eq!((&summary["objects"], &summary["exit"]), (&0.into(), &0.into()), "{arguments:?}");
+        };
+        let (none, two) = (["--include", "*.none"], "0 objects, 2 left out by --include and --exclude");
+        check(&["cp", "-r", &url("bucket/d"), &new], &none, two);
+        check(&["cp", &url("bucket/d/*"), &new], &none, two);
+        check(&["cp", "-r", &url("bucket/d"), &new, "--dry-run"], &["--exclude", "**"], two);
+        check(&["cp", "-r", &url("bucket/d"), &url("other/d")], &none, two);
+        check(&["cp", &url("bucket/d/*"), &url("other/d"), "--dry-run"], &none, two);
+        let three = "0 objects, 3 files left out by --include and --exclude";
+        check(&["cp", "-r", &folder.at("files"), &url("other/d")], &none, three);
+        let folders = "0 objects, 2 files and 1 folder left out by --include and --exclude";
+        check(&["cp", "-r", &folder.at("files"), &url("other/d")], &["--exclude", "**"], folders);
+        check(&["rm", "-r", &url("bucket/d")], &none, "deleted 0 objects, 2 left out");
+        check(&["rm", &url("bucket/d/*")], &none, "deleted 0 objects, 2 left out");
+        check(&["rm", "-r", &url("bucket/d"), "--dry-run"], &none, two);
+        assert!(!Path::new(&new).exists());
+        assert_eq!(keys(&buckets, "bucket"), set(&["d/a", "d/b"]));
+        assert_eq!(keys(&buckets, "other"), set(&["x"]));
+        for arguments in [
+            &["cp", "-r", &url("bucket/none"), &new][..],
+            &["cp", &url("bucket/d/*.none"), &new],
+            &["cp", "-r", &url("bucket/none"), &url("other/d")],
+            &["rm", "-r", &url("bucket/none")],
+        ] {
+            run(&mut at(&buckets, &[arguments, &["--exclude", "x"]].concat())).refused(1, &["bucket/"]);
+        }
+    }
+    fs::remove_dir_all(folder.at("files")).unwrap();
+}
+
 /// S3 refuses a document with such a key, so that it goes alone; folders have their marks.
 #[test]
 fn keys_that_xml_cannot_carry_are_deleted_too() {
@@ -186,8 +233,9 @@ fn what_cannot_be_meant_is_refused_in_a_line_and_changes_nothing() {
         (&["cp", "s3://bucket/key", "s3://bucket/new", "--range", "0-1"], 4, &["--range"]),
         (&["cp", "-r", "s3://bucket/none", "oss://bucket/new"], 1, &["no object to copy"]),
         (&["cp", "-r", "s3://bucket/d", "oss://nowhere"], 1, &["no such bucket"]),
-        (&["cp", "-r", "s3://bucket/d", "s3://bucket/d/new"], 4, &["within what is copied"]),
-        (&["cp", "-r", "s3://bucket", "s3://bucket/new"], 4, &["within what is copied"]),
+        (&["cp", "-r", "s3://bucket/d", "s3://bucket/d/"], 4, &["is the source itself"]),
+        (&["cp", "s3://bucket/d/*", "s3://bucket/d"], 4, &["is the source itself"]),
+        (&["cp", "-r", "s3://bucket", "s3://bucket/"], 4, &["is the source itself"]),
         (&["cp", "-r", "s3://bucket/d", "http://127.0.0.1:1/x"], 4, &["cannot be written to"]),
         (&["cp", "-r", "http://127.0.0.1:1/x", "s3://bucket/new"], 4, &["no listing"]),
         (&["cp", "-r", "s3://bucket/none", "s3://bucket/new"], 1, &["no object to copy"]),
@@ -501,6 +549,45 @@ fn an_object_whose_key_looks_like_a_pattern_is_moved() {
     let buckets = Buckets::new(&[("bucket/photo[1].jpg", b"one")]);
     run(&mut at(&buckets, &["mv", "s3://bucket/photo[1].jpg", "s3://bucket/moved"])).clean();
     assert_eq!(keys(&buckets, "bucket"), set(&["moved"]));
+}
+
+/// What lies below the target is left out of what is copied, before and after.
+#[test]
+fn a_target_within_the_source_is_never_copied_into_itself() {
+    for scheme in ["s3", "oss"] {
+        for (source, target, copied) in [
+            ("", "dst/", vec!["dst/a", "dst/d/b", "dst/dst.x", "dst/old"]),
+            ("d/", "d/e", vec!["d/e/b", "dst/old"]),
+            ("**", "dst", vec!["dst/a", "dst/d/b", "dst/dst.x", "dst/old"]),
+            ("d*", "dst/", vec!["dst/dst.x", "dst/old"]),
+        ] {
+            let before = ["a", "d/b", "dst.x", "dst/old"];
+            let buckets = Buckets::new(
+                &before
+                    .map(|key| format!("bucket/{key}"))
+                    .each_ref()
+                    .map(|name| (name.as_str(), name.as_bytes())),
+            );
+            let (from, to) = (format!("{scheme}://bucket/{source}"), format!("{scheme}://bucket/{target}"));
+            let copy: &[&str] =
+                if source.contains('*') { &["cp", &from, &to] } else { &["cp", "-r", &from, &to] };
+            let planned = run(&mut at(&buckets, &[copy, &["--dry-run"]].concat())).clean();
+            assert!(
+                !planned.text().contains(&format!("would copy {}/", to.trim_end_matches('/'))),
+                "{}",
+                planned.text()
+            );
+            // A second time it copies the same.
+            for _ in 0..2 {
+                let done = run(&mut at(&buckets, copy)).clean();
+                assert!(done.text().contains("what is below it is not copied"), "{}", done.text());
+                let mut all = set(&before);
+                all.extend(set(&copied));
+                assert_eq!(keys(&buckets, "bucket"), all, "{from} -> {to}");
+            }
+            assert_eq!(stored(&buckets, "bucket/dst/old").unwrap(), b"bucket/dst/old");
+        }
+    }
 }
 
 /// A copy that goes to a name within the source would replace what is still to be copied.

@@ -171,7 +171,7 @@ fn locations(snapshot: &mut Snapshot) {
         &["cp", "http://host/x", ""],
         &["cp", "http://host/x", "file://o/x"],
         &["cp", "http://host/", "."],
-        &["cp", "-r", "s3://bucket/folder/", "s3://bucket/folder/new/"],
+        &["cp", "-r", "s3://bucket/folder/", "s3://bucket/folder/"],
         &["cp", "s3://bucket/key", "s3://bucket/key"],
         &["cp", "s3://bucket/key", "https://host/key"],
         &["mv", "http://host/x", "."],
