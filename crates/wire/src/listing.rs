@@ -5,6 +5,18 @@ use crate::percent;
 use crate::time::parse_iso;
 use crate::xml::{excerpt, walk};
 
+/// Where a page of a bucket's objects begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PageStart {
+    /// With the first key.
+    #[default]
+    First,
+    /// With the first key behind this one, which need not exist.
+    After(String),
+    /// Where the page with this token ended.
+    Token(String),
+}
+
 /// One page of a bucket's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {

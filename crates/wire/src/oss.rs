@@ -2,6 +2,7 @@
 //! writing are in `oss_write`.
 
 use crate::endpoint::{Endpoint, Scheme, shown};
+use crate::listing::PageStart;
 use crate::location::LocationError;
 use crate::oss_sign::{self, RANGE_BEHAVIOR, SignatureVersion};
 use crate::percent;
@@ -103,17 +104,16 @@ impl Oss {
         self.request(Method::Head, bucket, key, String::new())
     }
 
-    /// One page of a listing, at most `max_keys` long (1,000 where not said). `token` is the `next` of the
-    /// page before.
+    /// One page of a listing, at most `max_keys` long (1,000 where not said).
     pub fn list_objects_v2(
         &self,
         bucket: &str,
         prefix: &str,
         delimiter: Option<char>,
-        token: Option<&str>,
+        start: &PageStart,
         max_keys: Option<u32>,
     ) -> Request {
-        let query = page_query(prefix, delimiter, token, max_keys.or(Some(PAGE_KEYS)));
+        let query = page_query(prefix, delimiter, start, max_keys.or(Some(PAGE_KEYS)));
         self.request(Method::Get, bucket, "", query)
     }
 
@@ -354,7 +354,7 @@ mod tests {
         let oss = Oss::new(Some("http://h:1"), None, Addressing::Path).unwrap();
         assert_eq!(oss.get_object("b", "k").header("x-oss-range-behavior"), Some("standard"));
         assert_eq!(oss.head_object("b", "k").method, Method::Head);
-        let page = oss.list_objects_v2("b", "a b/", Some('/'), Some("t+="), None);
+        let page = oss.list_objects_v2("b", "a b/", Some('/'), &PageStart::Token("t+=".into()), None);
         let query = "continuation-token=t%2B%3D&delimiter=%2F&encoding-type=url&list-type=2&max-keys=1000&prefix=a%20b%2F";
         assert_eq!(page.target(), format!("/b/?{query}"));
         assert_eq!(oss.list_buckets(None).target(), "/?max-keys=1000");

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use crate::endpoint::Endpoint;
+use crate::listing::PageStart;
 use crate::location::{HttpUrl, LocationError};
 use crate::percent;
 use crate::request::{Method, Request};
@@ -83,8 +84,7 @@ impl S3 {
         request
     }
 
-    /// One page of a listing, at most `max_keys` long (1,000 where not said). `token` is the `next` of the
-    /// page before.
+    /// One page of a listing, at most `max_keys` long (1,000 where not said).
     ///
     /// Keys are asked for URL-encoded: XML 1.0 cannot carry all characters that a key may have.
     pub fn list_objects_v2(
@@ -92,10 +92,10 @@ impl S3 {
         bucket: &str,
         prefix: &str,
         delimiter: Option<char>,
-        token: Option<&str>,
+        start: &PageStart,
         max_keys: Option<u32>,
     ) -> Request {
-        let query = page_query(prefix, delimiter, token, max_keys);
+        let query = page_query(prefix, delimiter, start, max_keys);
         self.request(Method::Get, bucket, "", query)
     }
 
@@ -191,7 +191,7 @@ pub(crate) fn endpoint_of(endpoint: &Endpoint, addressing: Addressing, bucket: &
 pub(crate) fn page_query(
     prefix: &str,
     delimiter: Option<char>,
-    token: Option<&str>,
+    start: &PageStart,
     max_keys: Option<u32>,
 ) -> String {
     let mut query = String::new();
@@ -203,7 +203,7 @@ pub(crate) fn page_query(
         query.push('=');
         percent::encode_query(value, &mut query);
     };
-    if let Some(token) = token {
+    if let PageStart::Token(token) = start {
         add("continuation-token", token);
     }
     if let Some(delimiter) = delimiter {
@@ -216,6 +216,9 @@ pub(crate) fn page_query(
     }
     if !prefix.is_empty() {
         add("prefix", prefix);
+    }
+    if let PageStart::After(key) = start {
+        add("start-after", key);
     }
     query
 }
@@ -411,13 +414,15 @@ mod tests {
     fn calls() {
         let s3 = S3::new(Some("http://h:1"), None, Addressing::Path).unwrap();
         let target = |request: Request| request.target();
-        let page = s3.list_objects_v2("b", "a b/", Some('/'), Some("t+/="), Some(5));
+        let page = s3.list_objects_v2("b", "a b/", Some('/'), &PageStart::Token("t+/=".into()), Some(5));
         let query = "continuation-token=t%2B%2F%3D&delimiter=%2F&encoding-type=url&list-type=2&max-keys=5&prefix=a%20b%2F";
         assert_eq!(target(page), format!("/b/?{query}"));
         assert_eq!(
-            target(s3.list_objects_v2("b", "", None, None, None)),
+            target(s3.list_objects_v2("b", "", None, &PageStart::First, None)),
             "/b/?encoding-type=url&list-type=2"
         );
+        let page = s3.list_objects_v2("b", "a/", None, &PageStart::After("a/b ü".into()), None);
+        assert_eq!(target(page), "/b/?encoding-type=url&list-type=2&prefix=a%2F&start-after=a%2Fb%20%C3%BC");
         assert_eq!(target(s3.list_buckets()), "/");
         let head = s3.head_object("b", "k");
         assert_eq!((head.method, head.header("x-amz-checksum-mode")), (Method::Head, Some("ENABLED")));

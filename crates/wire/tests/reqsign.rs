@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::copy_source::{CopySource, Directive, Directives};
+use flatout_wire::listing::PageStart;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::request::{Method, Request};
 use flatout_wire::s3::{Addressing, S3};
@@ -132,7 +133,8 @@ proptest! {
         let requests = [
             s3.get_object("bucket", &key),
             s3.head_object("bucket", &key),
-            s3.list_objects_v2("bucket", &key, Some('/'), page.as_deref(), Some(7)),
+            s3.list_objects_v2("bucket", &key, Some('/'), &page.clone().map_or(PageStart::First, PageStart::Token), Some(7)),
+            s3.list_objects_v2("bucket", &key, None, &PageStart::After(format!("{key}/x")), None),
             s3.list_buckets(),
             put,
         ];

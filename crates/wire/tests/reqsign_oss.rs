@@ -9,6 +9,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use flatout_wire::copy_source::{CopySource, Directive, Directives};
+use flatout_wire::listing::PageStart;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::oss::Oss;
 use flatout_wire::oss_sign::{Resource, SignatureVersion};
@@ -156,9 +157,11 @@ proptest! {
                 check_header(&oss, request, key, version, token);
             }
         }
-        let listing = oss.list_objects_v2("bucket", &key, Some('/'), page.as_deref(), Some(7));
+        let start = page.map_or(PageStart::First, PageStart::Token);
+        let listing = oss.list_objects_v2("bucket", &key, Some('/'), &start, Some(7));
         check_header(&oss, listing, "", SignatureVersion::V4, token);
-        let listing = oss.list_objects_v2("bucket", &key, None, None, None);
+        let listing = oss.list_objects_v2("bucket", &key, None, &PageStart::After(format!("{key}/x")), None);
+        check_header(&oss, listing.clone(), "", SignatureVersion::V4, token);
         check_header(&oss, listing, "", SignatureVersion::V1, token);
         check_presigned(&oss, oss.get_object("bucket", &key), &key, token);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flatout_wire::listing::PageStart;
 use flatout_wire::location::{HttpUrl, Location};
 use flatout_wire::oss::Oss;
 use flatout_wire::request::{self, Method, Request};
@@ -48,7 +49,7 @@ pub(crate) enum Operation {
     Page {
         under: Location,
         delimiter: Option<char>,
-        token: Option<String>,
+        start: PageStart,
         /// Keys and prefixes that it may have at most; the origin's own bound where nobody says.
         most: Option<u32>,
     },
@@ -190,8 +191,8 @@ pub(crate) fn s3_request(s3: &S3, operation: &Operation) -> Request {
             request
         }
         Operation::Head(_) => s3.head_object(bucket, key),
-        Operation::Page { under, delimiter, token, most } => {
-            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
+        Operation::Page { under, delimiter, start, most } => {
+            s3.list_objects_v2(bucket, under.key(), *delimiter, start, *most)
         }
         Operation::Buckets { .. } => s3.list_buckets(),
         Operation::Tags(_) => s3.get_tags(bucket, key),
@@ -223,8 +224,8 @@ pub(crate) fn oss_request(oss: &Oss, operation: &Operation) -> Request {
     let mut request = match operation {
         Operation::Get(_) | Operation::Whole(_) => oss.get_object(bucket, key),
         Operation::Head(_) => oss.head_object(bucket, key),
-        Operation::Page { under, delimiter, token, most } => {
-            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
+        Operation::Page { under, delimiter, start, most } => {
+            oss.list_objects_v2(bucket, under.key(), *delimiter, start, *most)
         }
         Operation::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
         Operation::Tags(_) => oss.get_tags(bucket, key),

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use flatout_server::{FaultPlan, Options, Origin, Store};
+use flatout_wire::listing::PageStart;
 use flatout_wire::request::Request;
 use flatout_wire::s3::{Addressing, S3};
 use flatout_wire::sign::{Credentials, Signer};
@@ -51,7 +52,7 @@ fn requests(origin: &Origin) -> Vec<Request> {
         s3.get_object("bucket", "a b/ü+1"),
         range,
         s3.head_object("bucket", "a b/ü+1"),
-        s3.list_objects_v2("bucket", "a b/", Some('/'), None, Some(10)),
+        s3.list_objects_v2("bucket", "a b/", Some('/'), &PageStart::First, Some(10)),
         s3.list_buckets(),
     ]
 }
