@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use flatout_wire::listing;
+use flatout_wire::listing::{self, PageStart};
 use flatout_wire::location::Location;
 
 use crate::api::account::{Dialect, Operation};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting_to, text};
+use crate::client::deep_listing::DeepListing;
 use crate::memory::lease::MemoryCharge;
 use crate::shard::shards::Shards;
 use crate::shard::shared::Shared;
@@ -34,27 +35,35 @@ pub struct Bucket {
     pub created: u64,
 }
 
-/// The entries under a prefix, page after page. A page that fails ends the listing with its error.
+/// The entries under a prefix, in order. A page that fails ends the listing with its error, once everything
+/// before it has been handed out. A deep listing of more than two pages asks for several at once; dropping it
+/// ends what is in flight.
 pub struct Listing {
+    under: Location,
+    pages: Pages,
+}
+
+enum Pages {
+    /// One after the other.
+    Serial(Box<SerialListing>),
+    Deep(Box<DeepListing>),
+    Over,
+}
+
+struct SerialListing {
     shards: Arc<Shards>,
     under: Location,
-    deep: bool,
+    delimiter: Option<char>,
     most: Option<u32>,
-    next: Next,
+    next: Option<PageStart>,
     entries: VecDeque<Entry>,
     /// Of the entries; those of a page go together.
     weight: MemoryCharge,
 }
 
-enum Next {
-    First,
-    Token(String),
-    None,
-}
-
 impl Listing {
     pub(crate) fn start(
-        shared: &Shared,
+        shared: &Arc<Shared>,
         shards: Arc<Shards>,
         location: &Location,
         deep: bool,
@@ -67,56 +76,97 @@ impl Listing {
                     setting_to("endpoint-url", "URL"),
                 ]));
         }
-        let (under, weight) = (location.clone(), shared.pool.charge(0));
-        Ok(Listing { shards, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })
+        let under = location.clone();
+        let pages = match deep {
+            true => Pages::Deep(Box::new(DeepListing::new(shared, shards, under.clone()))),
+            false => Pages::Serial(Box::new(SerialListing::new(shared, shards, under.clone(), Some('/')))),
+        };
+        Ok(Listing { under, pages })
     }
 
-    /// In pages of at most `entries` entries, from 1 on: to see the first of them early.
+    /// In pages of at most `entries` entries, from 1 on, one after the other: to see the first of them early.
     #[must_use]
     pub fn in_pages_of(mut self, entries: u32) -> Listing {
-        self.most = Some(entries.max(1));
+        if let Pages::Deep(deep) = &self.pages {
+            let (shared, shards) = deep.carriers();
+            self.pages =
+                Pages::Serial(Box::new(SerialListing::new(shared, shards, self.under.clone(), None)));
+        }
+        if let Pages::Serial(serial) = &mut self.pages {
+            serial.most = Some(entries.max(1));
+        }
         self
     }
 
     /// Whether everything has been handed out: nothing comes behind it.
     pub fn is_done(&self) -> bool {
-        self.entries.is_empty() && matches!(self.next, Next::None)
+        match &self.pages {
+            Pages::Serial(serial) => serial.entries.is_empty() && serial.next.is_none(),
+            Pages::Deep(deep) => deep.is_done(),
+            Pages::Over => true,
+        }
     }
 
-    /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind
-    /// the last.
+    /// What is left of the page that was handed out last, or else the next one; nothing behind the last. A
+    /// page may be empty though there is another.
     ///
     /// # Errors
     /// As the iterator's.
     pub fn page(&mut self) -> Result<Vec<Entry>, Error> {
+        let page = match &mut self.pages {
+            Pages::Serial(serial) => serial.page(),
+            Pages::Deep(deep) => deep.page(),
+            Pages::Over => Ok(Vec::new()),
+        };
+        page.map_err(|error| self.end(error))
+    }
+
+    /// Nothing comes behind an error.
+    fn end(&mut self, error: Error) -> Error {
+        self.pages = Pages::Over;
+        error.during("list", &self.under)
+    }
+}
+
+impl SerialListing {
+    fn new(shared: &Shared, shards: Arc<Shards>, under: Location, delimiter: Option<char>) -> SerialListing {
+        let weight = shared.pool.charge(0);
+        let (next, entries) = (Some(PageStart::First), VecDeque::new());
+        SerialListing { shards, under, delimiter, most: None, next, entries, weight }
+    }
+
+    fn page(&mut self) -> Result<Vec<Entry>, Error> {
         if self.entries.is_empty() {
-            self.fetch_page().map_err(|error| error.during("list", &self.under))?;
+            self.fetch_page()?;
         }
         self.weight.set(0);
         Ok(self.entries.drain(..).collect())
     }
 
+    fn next_entry(&mut self) -> Result<Option<Entry>, Error> {
+        loop {
+            if let Some(entry) = self.entries.pop_front() {
+                return Ok(Some(entry));
+            }
+            self.weight.set(0);
+            if self.next.is_none() {
+                return Ok(None);
+            }
+            self.fetch_page()?;
+        }
+    }
+
     fn fetch_page(&mut self) -> Result<(), Error> {
-        let token = match std::mem::replace(&mut self.next, Next::None) {
-            Next::First => None,
-            Next::Token(token) => Some(token),
-            Next::None => return Ok(()),
-        };
-        let (under, delimiter) = (self.under.clone(), (!self.deep).then_some('/'));
-        let operation = Operation::Page { under, delimiter, token: token.clone(), most: self.most };
+        let Some(start) = self.next.take() else { return Ok(()) };
+        let (under, delimiter, most) = (self.under.clone(), self.delimiter, self.most);
+        let operation = Operation::Page { under, delimiter, start: start.clone(), most };
         let (_, body) = self.shards.call(operation)?;
-        let parsed = match Dialect::of(&self.under) {
-            Dialect::Oss => listing::parse_oss_page(&body),
-            _ => listing::parse_page(&body),
-        };
-        let page = parsed.map_err(|nonsense| {
-            Error::new(ErrorKind::Network, format!("the answer is no listing: {nonsense}"))
-                .with_hint(format!("does this endpoint speak {}?", self.under.scheme().to_uppercase()))
-        })?;
-        if page.next.is_some() && page.next == token {
+        let page = page_of(&self.under, &body)?;
+        let next = page.next.map(PageStart::Token);
+        if next.as_ref() == Some(&start) {
             return Err(repeats_a_page());
         }
-        self.next = page.next.map_or(Next::None, Next::Token);
+        self.next = next;
         let mut entries: Vec<Entry> = page.prefixes.into_iter().map(Entry::Prefix).collect();
         entries.extend(page.objects.into_iter().map(Entry::Object));
         entries.sort_by(|a, b| a.name().cmp(b.name()));
@@ -124,6 +174,18 @@ impl Listing {
         self.entries.extend(entries);
         Ok(())
     }
+}
+
+/// The page that an answer shows.
+pub(crate) fn page_of(under: &Location, body: &[u8]) -> Result<listing::Page, Error> {
+    let parsed = match Dialect::of(under) {
+        Dialect::Oss => listing::parse_oss_page(body),
+        _ => listing::parse_page(body),
+    };
+    parsed.map_err(|nonsense| {
+        Error::new(ErrorKind::Network, format!("the answer is no listing: {nonsense}"))
+            .with_hint(format!("does this endpoint speak {}?", under.scheme().to_uppercase()))
+    })
 }
 
 /// A listing that goes in a circle would never end.
@@ -154,17 +216,11 @@ impl Iterator for Listing {
     type Item = Result<Entry, Error>;
 
     fn next(&mut self) -> Option<Result<Entry, Error>> {
-        loop {
-            if let Some(entry) = self.entries.pop_front() {
-                return Some(Ok(entry));
-            }
-            self.weight.set(0);
-            if matches!(self.next, Next::None) {
-                return None;
-            }
-            if let Err(error) = self.fetch_page() {
-                return Some(Err(error.during("list", &self.under)));
-            }
-        }
+        let entry = match &mut self.pages {
+            Pages::Serial(serial) => serial.next_entry(),
+            Pages::Deep(deep) => deep.next_entry(),
+            Pages::Over => Ok(None),
+        };
+        entry.map_err(|error| self.end(error)).transpose()
     }
 }

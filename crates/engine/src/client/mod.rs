@@ -3,8 +3,10 @@
 mod buckets;
 pub(crate) mod config;
 mod copy;
+pub(crate) mod deep_listing;
 pub(crate) mod delete;
 pub(crate) mod list;
+pub(crate) mod listed_page;
 mod parts;
 pub(crate) mod survey;
 pub(crate) mod uploads;

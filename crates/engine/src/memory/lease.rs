@@ -151,6 +151,16 @@ impl MemoryCharge {
         self.pool.is_over()
     }
 
+    /// How many bytes count.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Another charge on the same memory, of nothing yet.
+    pub(crate) fn another(&self) -> MemoryCharge {
+        self.pool.charge(0)
+    }
+
     /// That many bytes count from now on.
     pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);

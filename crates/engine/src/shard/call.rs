@@ -402,6 +402,15 @@ impl Shards {
 /// An operation and its whole answer; a failure tells whether the origin does not want to, or could not be
 /// asked as often as that.
 pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Result<(Head, Bytes), Failure> {
+    call_watched(shard, operation, |_, _| {}).await
+}
+
+/// [`call_whole`], of which `on_failure` hears of each attempt that failed, and when it began.
+pub(crate) async fn call_watched(
+    shard: &Rc<Shard>,
+    operation: Operation,
+    on_failure: impl Fn(&Failure, std::time::Instant),
+) -> Result<(Head, Bytes), Failure> {
     let mut attempts = Attempts::default();
     let class = operation.class();
     let template = RequestTemplate::new(shard.shared.account.clone(), operation);
@@ -418,10 +427,12 @@ pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Resul
             counters: None,
             body: None,
         };
+        let began = std::time::Instant::now();
         let failure = match call.whole(shard).await {
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
+        on_failure(&failure, began);
         was_lost |= failure.was_lost;
         let is_lost = failure.status.is_none() && failure.fault != Fault::Unreached;
         let waited = shard.wait_or_give_up((&gate, class), failure, &mut attempts).await;

@@ -7,6 +7,7 @@ mod copy_days;
 mod ends;
 mod formats;
 mod keys;
+mod listings;
 mod made;
 mod many;
 mod origin;
