@@ -21,6 +21,7 @@ pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Sync, Uploads
 use crate::bench::ReadFiles;
 use crate::help;
 use crate::knobs::{Knobs, MountKnobs};
+use crate::report::ReportTo;
 use crate::select::Filters;
 use crate::stored_as::{StoredAs, Symlinks};
 use crate::weather::{self, Synthetic, Weather};
@@ -187,6 +188,8 @@ pub struct Cp {
     pub filters: Filters,
     #[command(flatten)]
     pub stored_as: StoredAs,
+    #[command(flatten)]
+    pub report: ReportTo,
     #[command(flatten)]
     pub knobs: Knobs,
 }

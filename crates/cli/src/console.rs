@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::events::{self, Versioned};
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
+use crate::report::Report;
 use crate::signal::Interrupt;
 use crate::stdout::{self, Stdout};
 
@@ -39,6 +40,8 @@ pub struct Console {
     /// It has been said that standard output refuses.
     said_of_stdout: Cell<bool>,
     out: RefCell<Out>,
+    /// What gets each event, too.
+    report: Option<Report>,
 }
 
 /// Where lines go.
@@ -64,6 +67,7 @@ impl Console {
             lost_report: Cell::default(),
             said_of_stdout: Cell::default(),
             out: RefCell::new(Out::Stdout(BufWriter::new(Stdout))),
+            report: None,
         }
     }
 
@@ -79,6 +83,7 @@ impl Console {
             lost_report: Cell::default(),
             said_of_stdout: Cell::default(),
             out: RefCell::new(Out::Shared(Vec::new(), line)),
+            report: None,
         }
     }
 
@@ -97,9 +102,23 @@ impl Console {
         }
     }
 
-    /// Whether events are wanted: a command need not make them otherwise.
+    /// Whether standard output has events instead of text.
     pub fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Whether anybody wants events: a command need not make them otherwise.
+    pub fn wants_events(&self) -> bool {
+        self.json || self.report.is_some()
+    }
+
+    /// With a file that gets each event, too.
+    pub fn reporting_to(self, report: Option<Report>) -> Console {
+        Console { report, ..self }
+    }
+
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
     }
 
     /// Whether nothing but errors is wanted.
@@ -148,7 +167,7 @@ impl Console {
 
     /// An event, with --json; where it goes depends on what standard output carries.
     pub fn event(&self, carries: Carries, event: &impl Serialize) -> Result<(), Failure> {
-        if !self.json {
+        if !self.wants_events() {
             return Ok(());
         }
         let number = match &*self.out.borrow() {
@@ -157,6 +176,12 @@ impl Console {
         };
         let line = serde_json::to_string(&Versioned::of_line(event, number));
         let line = line.expect("events are maps with text for keys");
+        if let Some(report) = &self.report {
+            report.write(&line);
+        }
+        if !self.json {
+            return Ok(());
+        }
         match carries {
             Carries::Lines => self.written(self.out.borrow_mut().line(&line)),
             Carries::Bytes => {

@@ -19,6 +19,7 @@ mod origin;
 mod outages;
 mod progress;
 mod refusal;
+mod report;
 mod run_downloads;
 mod select;
 mod signal;
@@ -37,6 +38,7 @@ use crate::args::{Bench, Command, Config, Line, Man};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::report::Report;
 use crate::signal::Interrupt;
 
 fn main() -> ExitCode {
@@ -68,6 +70,14 @@ fn run(line: Line) -> Exit {
     };
     let carries = carries(&line.command);
     let console = Console::new(interrupt, line.json, line.quiet, !line.no_progress);
+    let report = match report::asked_of(&line.command).map(Report::create).transpose() {
+        Ok(report) => report,
+        Err(failure) => {
+            console.failure(carries, &failure);
+            return failure.exit;
+        }
+    };
+    let console = console.reporting_to(report);
     // Before anything is asked for whose result could not be written.
     let ready = match line.json || answers(&line.command) {
         true => stdout::check(),
@@ -78,10 +88,18 @@ fn run(line: Line) -> Exit {
     };
     let outcome = ready.and_then(|()| dispatch(&line.command, &console));
     let outcome = outcome.and_then(|exit| console.flush().map(|()| console.exit(exit)));
-    outcome.unwrap_or_else(|failure| {
+    let exit = outcome.unwrap_or_else(|failure| {
         console.failure(carries, &failure);
         failure.exit
-    })
+    });
+    match console.report().map_or(Ok(()), Report::finish) {
+        Ok(()) => exit,
+        // What it would tell of is done all the same.
+        Err(failure) => {
+            console.warn(&format!("the report is not whole: {}", failure.message));
+            exit.max(Exit::LeftOut)
+        }
+    }
 }
 
 fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {

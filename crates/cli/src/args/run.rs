@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueHint;
 
 use crate::knobs::Knobs;
+use crate::report::ReportTo;
 
 /// How many lines run at once where nothing is said: an object of a few KiB takes a round trip, and nothing
 /// else of a line does.
@@ -33,6 +34,8 @@ pub struct Run {
     /// Only say what would be copied, moved, deleted and made, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub report: ReportTo,
     #[command(flatten)]
     pub knobs: Knobs,
 }

@@ -6,6 +6,7 @@ use clap::{ValueEnum, ValueHint};
 
 use super::{Cp, StoredAs};
 use crate::knobs::Knobs;
+use crate::report::ReportTo;
 use crate::select::Filters;
 use crate::stored_as::Symlinks;
 
@@ -26,6 +27,8 @@ pub struct Mv {
     #[command(flatten)]
     pub stored_as: StoredAs,
     #[command(flatten)]
+    pub report: ReportTo,
+    #[command(flatten)]
     pub knobs: Knobs,
 }
 
@@ -43,6 +46,7 @@ impl Mv {
             verbose: false,
             filters: Filters::default(),
             stored_as: self.stored_as.clone(),
+            report: ReportTo::default(),
             knobs: self.knobs.clone(),
         }
     }
@@ -72,6 +76,8 @@ pub struct Rm {
     pub verbose: bool,
     #[command(flatten)]
     pub filters: Filters,
+    #[command(flatten)]
+    pub report: ReportTo,
     #[command(flatten)]
     pub knobs: Knobs,
 }
@@ -129,6 +135,8 @@ pub struct Sync {
     pub filters: Filters,
     #[command(flatten)]
     pub stored_as: StoredAs,
+    #[command(flatten)]
+    pub report: ReportTo,
     #[command(flatten)]
     pub knobs: Knobs,
 }

@@ -15,7 +15,8 @@ use flatout_wire::location::Location;
 
 use crate::args::Cp;
 use crate::commands::copied::{all_left_out, amount};
-use crate::commands::repeats::{Repeats, Rest, grouped};
+use crate::commands::failures::{Failures, Warnings};
+use crate::commands::repeats::grouped;
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -51,9 +52,8 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
         existing: args.no_clobber.then(|| target.clone()),
         left,
     };
-    let mut copy = Copy::new(console, &source.location, target);
+    let mut copy = Copy::new(console, &source.location, target, args.verbose);
     (copy.typed, copy.is_new) = (origin::masked(&args.source), is_new && !args.dry_run);
-    (copy.failures, copy.warnings) = (Repeats::new(args.verbose), Repeats::new(args.verbose));
     copy.filtered = filtered;
     match folder {
         None => copy.only_say(selection, &told)?,
@@ -69,7 +69,7 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
 /// One object that is not to be fetched after all.
 pub fn without(args: &Cp, source: &Location, path: &Path, console: &Console) -> Result<Exit, Failure> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut copy = Copy::new(console, source, folder.to_path_buf());
+    let mut copy = Copy::new(console, source, folder.to_path_buf(), args.verbose);
     let exists = args.no_clobber && path.symlink_metadata().is_ok();
     match exists {
         true => copy.tell_left(&SkippedObject { location: source.clone(), why: Why::Exists })?,
@@ -188,16 +188,15 @@ struct Copy<'a> {
     filtered: Arc<AtomicU64>,
     summary: events::Summary,
     unverified: u64,
-    exit: Exit,
-    last_hint: Option<String>,
-    failures: Repeats<Failure>,
-    warnings: Repeats<String>,
+    has_left_out: bool,
+    failures: Failures<'a>,
+    warnings: Warnings<'a>,
     limited_by: Option<LimitedBy>,
     start: Instant,
 }
 
 impl<'a> Copy<'a> {
-    fn new(console: &'a Console, source: &'a Location, target: PathBuf) -> Copy<'a> {
+    fn new(console: &'a Console, source: &'a Location, target: PathBuf, verbose: bool) -> Copy<'a> {
         Copy {
             console,
             source,
@@ -208,10 +207,9 @@ impl<'a> Copy<'a> {
             filtered: Arc::default(),
             summary: events::Summary { action: "download", ..Default::default() },
             unverified: 0,
-            exit: Exit::Clean,
-            last_hint: None,
-            failures: Repeats::new(false),
-            warnings: Repeats::new(false),
+            has_left_out: false,
+            failures: Failures::new(console, "cp", verbose),
+            warnings: Warnings::new(console, verbose),
             limited_by: None,
             start: Instant::now(),
         }
@@ -245,12 +243,13 @@ impl<'a> Copy<'a> {
         drop(bar);
         self.limited_by = many.progress().mostly_limited_by;
         told.try_iter().try_for_each(|left| self.tell_left(&left))?;
-        self.tell_repeats();
+        self.warnings.tell_repeats();
+        self.failures.tell_repeats();
         let untried = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
         if self.console.interrupt.raised() {
             let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
             let interrupted = Failure::interrupted(why);
-            self.fail(&match many.progress().kept_bytes {
+            self.failures.of_all(&match many.progress().kept_bytes {
                 0 => interrupted,
                 bytes => interrupted.with_hint(format!(
                     "run it again: of the large files that were on their way {} are kept, as .NAME.flatout-* beside them; \
@@ -259,10 +258,10 @@ impl<'a> Copy<'a> {
                 )),
             });
         } else if is_hopeless {
-            self.fail(&hopeless(&self.target, untried));
+            self.failures.of_all(&hopeless(&self.target, untried));
         } else if let Some(error) = many.incomplete() {
             match error.is_outage() && error.doing() != "list" {
-                true => self.fail(&origin_away(error, untried)),
+                true => self.failures.of_all(&origin_away(error, untried)),
                 false => self.broke_off(error),
             }
         }
@@ -291,7 +290,7 @@ impl<'a> Copy<'a> {
     fn tell(&mut self, finished: &Finished) -> Result<(), Failure> {
         self.summary.objects += 1;
         self.summary.fetched += finished.fetched_bytes;
-        if self.console.is_json() {
+        if self.console.wants_events() {
             self.console.event(Carries::Lines, &self.finished_event(finished))?;
         }
         match &finished.result {
@@ -300,13 +299,14 @@ impl<'a> Copy<'a> {
                 self.summary.bytes += done.bytes;
                 self.summary.resumed += done.resumed_bytes;
                 if let Some(note) = &done.resume_note {
-                    self.warn(note, format!("{}: {note}", finished.wanted.location));
+                    let name = finished.wanted.location.to_string();
+                    self.warnings.of_object(&name, note, format!("{name}: {note}"));
                 }
                 self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
             }
             Err(error) => {
                 self.summary.failed += 1;
-                self.fail_object(error)?;
+                self.failures.of_object(error)?;
             }
         }
         Ok(())
@@ -338,8 +338,9 @@ impl<'a> Copy<'a> {
             Why::Exists => "its file exists",
             Why::Marker => "its key ends in /: the mark of a folder",
             Why::Unusable(why) => {
-                self.warn(why, format!("left out: {location}: {why}"));
-                self.exit = self.exit.max(Exit::LeftOut);
+                let name = location.to_string();
+                self.warnings.of_object(&name, why, format!("left out: {name}: {why}"));
+                self.has_left_out = true;
                 why
             }
         };
@@ -373,7 +374,7 @@ impl<'a> Copy<'a> {
             ErrorKind::Denied => Exit::Refused,
             _ => Exit::Incomplete,
         };
-        self.fail(&Failure { exit, ..Failure::from(error) });
+        self.failures.of_all(&Failure { exit, ..Failure::from(error) });
     }
 
     /// Whether no other object will find room either: each would be fetched in vain.
@@ -389,77 +390,13 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Events have each failure; people have the first of a kind, and at the end the others or how many there
-    /// were.
-    fn fail_object(&mut self, error: &Error) -> Result<(), Failure> {
-        let failure = failed(error);
-        self.exit = self.exit.max(failure.exit);
-        let event = self.console.event(Carries::Lines, &events::Error::from(&failure));
-        if let Some(failure) = self.failures.take(&format!("{} {}", error.doing(), error.cause()), failure) {
-            self.show(failure);
-        }
-        event
-    }
-
-    fn warn(&mut self, why: &str, line: String) {
-        if let Some(line) = self.warnings.take(why, line) {
-            self.console.warn(&line);
-        }
-    }
-
-    /// What was held back.
-    fn tell_repeats(&mut self) {
-        for rest in self.failures.rest() {
-            match rest {
-                Rest::Few(failures) => failures.into_iter().for_each(|failure| self.show(failure)),
-                Rest::Many(count, one) => self.show(Failure {
-                    message: format!(
-                        "cp: … and {} more like it, one of them: {}",
-                        grouped(count),
-                        one.message
-                    ),
-                    hint: Some("--verbose says each".into()),
-                    ..one
-                }),
-            }
-        }
-        for rest in self.warnings.rest() {
-            match rest {
-                Rest::Few(lines) => lines.iter().for_each(|line| self.console.warn(line)),
-                Rest::Many(count, one) => {
-                    let count = grouped(count);
-                    self.console.warn(&format!(
-                        "… and {count} more like it (--verbose says each), one of them: {one}"
-                    ));
-                }
-            }
-        }
-    }
-
-    /// A failure of the whole.
-    fn fail(&mut self, failure: &Failure) {
-        self.exit = self.exit.max(failure.exit);
-        // An event that cannot be written cannot be reported either.
-        let _ = self.console.event(Carries::Lines, &events::Error::from(failure));
-        self.show(failure.clone());
-    }
-
-    /// One line; a hint that has just been given is not given again.
-    fn show(&mut self, mut failure: Failure) {
-        if failure.hint == self.last_hint {
-            failure.hint = None;
-        } else {
-            self.last_hint.clone_from(&failure.hint);
-        }
-        self.console.failure_for_people(&failure);
-    }
-
     /// The last line, and the code to exit with.
     fn conclude(mut self) -> Result<Exit, Failure> {
-        self.tell_repeats();
+        self.warnings.tell_repeats();
+        self.failures.tell_repeats();
         if self.took_nothing() {
             match self.filtered() {
-                0 => self.fail(&nothing_there(&self.typed, self.is_object)),
+                0 => self.failures.of_all(&nothing_there(&self.typed, self.is_object)),
                 filtered => {
                     let (from, to) = (one_line(&self.typed), one_line(&self.target.display().to_string()));
                     self.console.say(&format!("{from} -> {to}: {}", all_left_out(&grouped(filtered))))?;
@@ -471,7 +408,8 @@ impl<'a> Copy<'a> {
             }
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
-        self.summary.exit = self.exit.code();
+        let exit = self.exit();
+        self.summary.exit = exit.code();
         self.console.count_bytes(self.summary.bytes);
         self.summary.limited_by = self.limited_by.map(Limited::from);
         if self.summary.ok + self.summary.skipped > 0 {
@@ -480,11 +418,16 @@ impl<'a> Copy<'a> {
             line.map_or(Ok(()), |line| self.console.say(&line))?;
         }
         self.console.event(Carries::Lines, &self.summary)?;
-        Ok(self.exit)
+        Ok(exit)
+    }
+
+    fn exit(&self) -> Exit {
+        let left_out = if self.has_left_out { Exit::LeftOut } else { Exit::Clean };
+        self.failures.exit().max(left_out)
     }
 
     fn took_nothing(&self) -> bool {
-        self.summary.objects == 0 && self.exit == Exit::Clean
+        self.summary.objects == 0 && self.exit() == Exit::Clean
     }
 
     fn filtered(&self) -> u64 {
@@ -504,16 +447,6 @@ impl<'a> Copy<'a> {
             amount(bytes, resumed, seconds),
             ok - self.unverified,
         )
-    }
-}
-
-/// The failure of one object among many. That one cannot be asked for does not make the command line wrong,
-/// and that one was cancelled, as when the disk is full, is no signal's doing.
-fn failed(error: &Error) -> Failure {
-    let failure = Failure::from(error);
-    match failure.exit {
-        Exit::Usage | Exit::Interrupted => Failure { exit: Exit::Failed, ..failure },
-        _ => failure,
     }
 }
 

@@ -16,8 +16,8 @@ use walkdir::WalkDir;
 
 use crate::args::Cp;
 use crate::commands::copied::{all_left_out, amount};
-use crate::commands::failures::Failures;
-use crate::commands::repeats::{Repeats, Rest, counted};
+use crate::commands::failures::{Failures, Warnings};
+use crate::commands::repeats::counted;
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -256,7 +256,7 @@ struct Copy<'a> {
     summary: events::Summary,
     unverified: u64,
     failures: Failures<'a>,
-    warnings: Repeats<String>,
+    warnings: Warnings<'a>,
     has_left_out: bool,
     start: Instant,
 }
@@ -271,7 +271,7 @@ impl<'a> Copy<'a> {
             summary: events::Summary { action: "upload", ..Default::default() },
             unverified: 0,
             failures: Failures::new(console, "cp", args.verbose),
-            warnings: Repeats::new(args.verbose),
+            warnings: Warnings::new(console, args.verbose),
             has_left_out: false,
             start: Instant::now(),
         }
@@ -388,11 +388,8 @@ impl<'a> Copy<'a> {
                 self.summary.objects += 1;
                 self.summary.skipped += 1;
                 self.has_left_out = true;
-                if let Some(warning) =
-                    self.warnings.take(&why, format!("left out: {}: {why}", path.display()))
-                {
-                    self.console.warn(&warning);
-                }
+                let name = path.display().to_string();
+                self.warnings.of_object(&name, &why, format!("left out: {name}: {why}"));
                 let source = UploadSource::File(path);
                 let event = events::Object {
                     reason: Some(why),
@@ -405,12 +402,7 @@ impl<'a> Copy<'a> {
 
     /// What was held back since it reads like what was said.
     fn tell_repeats(&mut self) {
-        for rest in self.warnings.rest() {
-            match rest {
-                Rest::Few(few) => few.iter().for_each(|warning| self.console.warn(warning)),
-                Rest::Many(count, one) => self.console.warn(&format!("{count} more like this: {one}")),
-            }
-        }
+        self.warnings.tell_repeats();
         self.failures.tell_repeats();
     }
 

@@ -1,4 +1,5 @@
-//! What fails among many objects, and of the whole: said, counted, and made an exit code.
+//! What fails among many objects, and of the whole, and what is left out: said, counted by cause, and made an
+//! exit code.
 
 use flatout_engine::Error;
 
@@ -15,25 +16,30 @@ pub struct Failures<'a> {
     verb: &'static str,
     exit: Exit,
     last_hint: Option<String>,
-    repeats: Repeats<Failure>,
+    /// With the object of each.
+    repeats: Repeats<(String, Failure)>,
 }
 
 impl<'a> Failures<'a> {
-    /// With `verbose` each is said; else people have the first of a kind, and how many more there were.
+    /// With `verbose` each is said; else people have the first of a kind, and at the end how many more there
+    /// were, with the first names.
     pub fn new(console: &'a Console, verb: &'static str, verbose: bool) -> Failures<'a> {
         Failures { console, verb, exit: Exit::Clean, last_hint: None, repeats: Repeats::new(verbose) }
     }
 
-    /// One object failed, which stops no other.
+    /// One object failed, which stops no other. That it cannot be asked for does not make the command line
+    /// wrong, and that it was cancelled, as when the disk is full, is no signal's doing.
     pub fn of_object(&mut self, error: &Error) -> Result<(), Failure> {
         let failure = match Failure::from(error) {
-            // That one cannot be asked for does not make the command line wrong.
-            failure if failure.exit == Exit::Usage => Failure { exit: Exit::Failed, ..failure },
+            failure if matches!(failure.exit, Exit::Usage | Exit::Interrupted) => {
+                Failure { exit: Exit::Failed, ..failure }
+            }
             failure => failure,
         };
         self.exit = self.exit.max(failure.exit);
         let event = self.console.event(Carries::Lines, &events::Error::from(&failure));
-        if let Some(failure) = self.repeats.take(&format!("{} {}", error.doing(), error.cause()), failure) {
+        let reason = format!("{} {}", error.doing(), error.cause());
+        if let Some((_, failure)) = self.repeats.take(&reason, (error.object().to_owned(), failure)) {
             self.show(failure);
         }
         event
@@ -51,17 +57,18 @@ impl<'a> Failures<'a> {
     pub fn tell_repeats(&mut self) {
         for rest in self.repeats.rest() {
             match rest {
-                Rest::Few(failures) => failures.into_iter().for_each(|failure| self.show(failure)),
-                Rest::Many(count, one) => self.show(Failure {
-                    message: format!(
-                        "{}: … and {} more like it, one of them: {}",
-                        self.verb,
-                        grouped(count),
-                        one.message
-                    ),
-                    hint: Some("--verbose says each".into()),
-                    ..one
-                }),
+                Rest::Few(few) => few.into_iter().for_each(|(_, failure)| self.show(failure)),
+                Rest::Many(count, few) => {
+                    let names: Vec<&str> = few.iter().map(|(name, _)| name.as_str()).collect();
+                    let Some((first, failure)) = few.first() else { continue };
+                    let message = more(count, &failure.message.replacen(first.as_str(), "…", 1), &names);
+                    let message = format!("{}: {message}", self.verb);
+                    self.show(Failure {
+                        message,
+                        hint: Some("--verbose says each".into()),
+                        ..failure.clone()
+                    });
+                }
             }
         }
     }
@@ -80,4 +87,45 @@ impl<'a> Failures<'a> {
         }
         self.console.failure_for_people(&failure);
     }
+}
+
+/// What was left out of one run, or is worth a word.
+pub struct Warnings<'a> {
+    console: &'a Console,
+    /// With the object of each.
+    repeats: Repeats<(String, String)>,
+}
+
+impl<'a> Warnings<'a> {
+    /// As [`Failures::new`].
+    pub fn new(console: &'a Console, verbose: bool) -> Warnings<'a> {
+        Warnings { console, repeats: Repeats::new(verbose) }
+    }
+
+    /// Of an object, why, and the line that says both.
+    pub fn of_object(&mut self, object: &str, why: &str, line: String) {
+        if let Some((_, line)) = self.repeats.take(why, (object.to_owned(), line)) {
+            self.console.warn(&line);
+        }
+    }
+
+    /// What was held back.
+    pub fn tell_repeats(&mut self) {
+        for rest in self.repeats.rest() {
+            match rest {
+                Rest::Few(few) => few.iter().for_each(|(_, line)| self.console.warn(line)),
+                Rest::Many(count, few) => {
+                    let names: Vec<&str> = few.iter().map(|(name, _)| name.as_str()).collect();
+                    let Some((first, line)) = few.first() else { continue };
+                    let said = more(count, &line.replacen(first.as_str(), "…", 1), &names);
+                    self.console.warn(&format!("{said} (--verbose says each)"));
+                }
+            }
+        }
+    }
+}
+
+/// `1,199 more: read: …: access denied (403): s3://b/x1, s3://b/x2, s3://b/x3, …`
+fn more(count: u64, what: &str, names: &[&str]) -> String {
+    format!("{} more: {what}: {}, …", grouped(count), names.join(", "))
 }

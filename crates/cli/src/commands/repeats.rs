@@ -26,8 +26,8 @@ struct Kind<T> {
 pub enum Rest<T> {
     /// To be said.
     Few(Vec<T>),
-    /// So many, and one of them as an example.
-    Many(u64, T),
+    /// So many, and the first of them.
+    Many(u64, Vec<T>),
 }
 
 impl<T> Repeats<T> {
@@ -59,11 +59,11 @@ impl<T> Repeats<T> {
         let mut kinds = std::mem::take(&mut self.kinds);
         let order = std::mem::take(&mut self.order);
         let rest = order.iter().filter_map(|reason| {
-            let Kind { count, mut few } = kinds.remove(reason)?;
-            match count > few.len() as u64 {
-                true => few.pop().map(|one| Rest::Many(count, one)),
-                false => Some(Rest::Few(few)),
-            }
+            let Kind { count, few } = kinds.remove(reason)?;
+            Some(match count > few.len() as u64 {
+                true => Rest::Many(count, few),
+                false => Rest::Few(few),
+            })
         });
         rest.collect()
     }
@@ -125,7 +125,7 @@ mod tests {
             let said: Vec<u64> = (0..count).filter_map(|at| repeats.take(&reason(at), at)).collect();
             let shown = |rest| match rest {
                 Rest::Few(few) => format!("{few:?}"),
-                Rest::Many(count, one) => format!("{count} as {one}"),
+                Rest::Many(count, few) => format!("{count} as {few:?}"),
             };
             let rest: Vec<String> = repeats.rest().into_iter().map(shown).collect();
             assert_eq!(
@@ -138,8 +138,8 @@ mod tests {
         };
         check(0, &[], &[]);
         check(4, &[0, 1, 2], &["[3]", "[]", "[]"]);
-        check(13, &[0, 1, 2], &["4 as 9", "[4, 7, 10]", "[5, 8, 11]"]);
-        check(3000, &[0, 1, 2], &["999 as 9", "999 as 10", "999 as 11"]);
+        check(13, &[0, 1, 2], &["4 as [3, 6, 9]", "[4, 7, 10]", "[5, 8, 11]"]);
+        check(3000, &[0, 1, 2], &["999 as [3, 6, 9]", "999 as [4, 7, 10]", "999 as [5, 8, 11]"]);
     }
 
     #[test]

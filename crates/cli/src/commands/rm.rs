@@ -358,7 +358,7 @@ impl<'a> Removal<'a> {
         version_id: Option<&str>,
         bytes: Option<u64>,
     ) -> Result<(), Failure> {
-        if !self.console.is_json() {
+        if !self.console.wants_events() {
             return Ok(());
         }
         self.console.event(

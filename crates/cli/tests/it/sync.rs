@@ -541,6 +541,38 @@ fn an_unchanged_tree_is_not_asked_for_object_by_object() {
     assert_eq!(asked.len(), 2, "a page each: {asked:?}");
 }
 
+#[test]
+fn a_report_has_a_line_for_each_object() {
+    let (buckets, up) = (Buckets::new(&[("bucket/d/gone", b"1"), ("bucket/d/a.b", b"1")]), tree(NAMES));
+    let _socket = std::os::unix::net::UnixListener::bind(up.at("socket")).unwrap();
+    NAMES.iter().for_each(|(name, _)| age(up.at(name), 60));
+    let beside = Folder::new();
+    let (report, from) = (beside.at("report"), up.at(""));
+    let ended = sync(&buckets, &[&from, "s3://bucket/d", "--delete", "--report", &report]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.text().contains("6 copied, 1 unchanged, 1 deleted, 1 left out"), "{}", ended.text());
+    let events = crate::program::events(&fs::read_to_string(&report).unwrap());
+    let of = |status: &str| events.iter().filter(|event| event["status"] == status).count();
+    assert_eq!(["ok", "unchanged", "skipped"].map(of), [7, 1, 1]);
+    assert_eq!(events.last().unwrap()["event"], "summary");
+    // Of other commands, too.
+    let down = tree(&[]);
+    run(&mut at(&buckets.url(), &["cp", "-r", "s3://bucket/d", &down.at(""), "--report", &report])).clean();
+    let copied = crate::program::events(&fs::read_to_string(&report).unwrap());
+    assert_eq!(copied.iter().filter(|event| event["status"] == "ok").count(), NAMES.len());
+    run(&mut at(&buckets.url(), &["rm", "-r", "s3://bucket/d", "--report", &report])).clean();
+    let deleted = crate::program::events(&fs::read_to_string(&report).unwrap());
+    assert_eq!(deleted.iter().filter(|event| event["action"] == "delete").count(), NAMES.len() + 1);
+    // One that cannot be written is found before anything is done.
+    sync(&buckets, &[&from, "s3://bucket/d", "--report", &beside.at("none/report")])
+        .refused(1, &["none/report: No such file"]);
+    assert!(files(&buckets.root().join("bucket/d")).is_empty());
+    let ended = sync(&buckets, &[&from, "s3://bucket/d", "--exclude", "socket", "--report", "/dev/full"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the report is not whole: write: /dev/full"), "{}", ended.stderr);
+    assert_eq!(files(&buckets.root().join("bucket/d")).len(), NAMES.len());
+}
+
 impl Ended {
     /// The code, and an error that says all this; other lines may come before and behind.
     #[track_caller]

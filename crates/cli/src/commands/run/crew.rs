@@ -15,6 +15,7 @@ use crate::engines::Engines;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::progress::LinesProgress;
+use crate::report::Report;
 use crate::run_downloads::DownloadsOfRun;
 use crate::signal::Interrupt;
 
@@ -41,6 +42,7 @@ struct ConsoleForm {
     interrupt: Interrupt,
     json: bool,
     quiet: bool,
+    report: Option<Report>,
 }
 
 #[derive(Default)]
@@ -99,7 +101,7 @@ impl Crew {
             engines: Arc::new(Engines::new(&args.knobs)),
             downloads: Arc::default(),
             parsers: Parsers::default(),
-            console: ConsoleForm { interrupt, json, quiet },
+            console: ConsoleForm { interrupt, json, quiet, report: console.report().cloned() },
             name: lines.name().to_owned(),
             length: lines.length(),
             lines: Mutex::new(lines),
@@ -274,7 +276,8 @@ fn failed(console: &Console, failure: &Failure) -> Exit {
 
 impl ConsoleForm {
     fn of(&self, line: LineOfRun, json: bool, quiet: bool) -> Console {
-        Console::of_line(self.interrupt.clone(), line, self.json || json, self.quiet || quiet)
+        let console = Console::of_line(self.interrupt.clone(), line, self.json || json, self.quiet || quiet);
+        console.reporting_to(self.report.clone())
     }
 }
 

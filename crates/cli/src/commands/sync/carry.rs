@@ -90,7 +90,7 @@ impl Carrier<'_> {
     pub fn carry(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<Later, Failure> {
         let armed = telling.console.interrupt.arm();
         let (tell, told) = mpsc::sync_channel(UNTOLD_MOST);
-        let beside = Beside { tells_unchanged: telling.console.is_json(), ..Beside::default() };
+        let beside = Beside { tells_unchanged: telling.console.wants_events(), ..Beside::default() };
         let interrupt = telling.console.interrupt.clone();
         let copies = Copies { plan, beside: beside.clone(), tell, interrupt };
         let mut running = self.start(copies)?;
@@ -123,7 +123,7 @@ impl Carrier<'_> {
         told.try_iter().try_for_each(|step| self.on_step(step, &mut later, telling))?;
         let unchanged = beside.unchanged.load(Ordering::Relaxed);
         telling.summary.unchanged = unchanged;
-        later.source_count += telling.summary.ok + if telling.console.is_json() { 0 } else { unchanged };
+        later.source_count += telling.summary.ok + if telling.console.wants_events() { 0 } else { unchanged };
         telling.summary.limited_by = running.progress().mostly_limited_by.map(Limited::from);
         if telling.console.interrupt.raised() {
             let why = format!("sync: {}: interrupted before everything was copied", self.source.shown());

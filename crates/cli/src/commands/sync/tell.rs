@@ -11,8 +11,8 @@ use super::plan::Step;
 use super::trees::Tree;
 use crate::args::Sync;
 use crate::commands::copied::amount;
-use crate::commands::failures::Failures;
-use crate::commands::repeats::{Repeats, Rest, counted, grouped};
+use crate::commands::failures::{Failures, Warnings};
+use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -30,7 +30,7 @@ pub struct Telling<'a> {
     /// Bytes that deletions free.
     pub deleted_bytes: u64,
     pub failures: Failures<'a>,
-    warnings: Repeats<String>,
+    warnings: Warnings<'a>,
     /// Something could not be read: no name that it may have had is deleted.
     pub is_unknown: bool,
     has_left_out: bool,
@@ -55,7 +55,7 @@ impl<'a> Telling<'a> {
             unverified: 0,
             deleted_bytes: 0,
             failures: Failures::new(console, "sync", args.verbose),
-            warnings: Repeats::new(args.verbose),
+            warnings: Warnings::new(console, args.verbose),
             is_unknown: false,
             has_left_out: false,
             start: Instant::now(),
@@ -87,10 +87,8 @@ impl<'a> Telling<'a> {
             Step::LeftOut { name, by } => {
                 self.summary.skipped += 1;
                 self.has_left_out = true;
-                let line = format!("left out: {}: {by}", self.source.place(&name));
-                if let Some(line) = self.warnings.take(&by, line) {
-                    self.console.warn(&line);
-                }
+                let place = self.source.place(&name);
+                self.warnings.of_object(&place, &by, format!("left out: {place}: {by}"));
                 self.event(&name, "skipped", Some(&by))
             }
             Step::Unread(failure) => {
@@ -217,7 +215,7 @@ impl<'a> Telling<'a> {
     }
 
     fn event(&self, name: &str, status: &'static str, reason: Option<&str>) -> Result<(), Failure> {
-        if !self.console.is_json() {
+        if !self.console.wants_events() {
             return Ok(());
         }
         let reason = reason.map(str::to_owned);
@@ -242,14 +240,7 @@ impl<'a> Telling<'a> {
 
     /// What was held back since it reads like what was said.
     pub fn tell_repeats(&mut self) {
-        for rest in self.warnings.rest() {
-            match rest {
-                Rest::Few(few) => few.iter().for_each(|warning| self.console.warn(warning)),
-                Rest::Many(count, one) => {
-                    self.console.warn(&format!("… and {} more like it, one of them: {one}", grouped(count)));
-                }
-            }
-        }
+        self.warnings.tell_repeats();
         self.failures.tell_repeats();
     }
 
