@@ -5,7 +5,7 @@ mod run;
 mod verbs;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -141,6 +141,21 @@ pub enum Command {
     /// Reads files by many threads
     #[command(name = "__read", hide = true)]
     ReadFiles(ReadFiles),
+}
+
+impl Command {
+    /// The file that gets its events, too.
+    pub fn report(&self) -> Option<&Path> {
+        let to = match self {
+            Command::Cp(args) => &args.report,
+            Command::Mv(args) => &args.report,
+            Command::Sync(args) => &args.report,
+            Command::Rm(args) => &args.report,
+            Command::Run(args) => &args.report,
+            _ => return None,
+        };
+        to.report.as_deref()
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]

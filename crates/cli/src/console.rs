@@ -141,7 +141,10 @@ impl Console {
         match self.json {
             true => Ok(()),
             // Whatever stands in it: a name of an origin's, a path, a setting.
-            false => self.written(self.out.borrow_mut().line(&one_line(line))),
+            false => {
+                let outcome = self.out.borrow_mut().line(&one_line(line));
+                self.written(outcome)
+            }
         }
     }
 
@@ -183,7 +186,10 @@ impl Console {
             return Ok(());
         }
         match carries {
-            Carries::Lines => self.written(self.out.borrow_mut().line(&line)),
+            Carries::Lines => {
+                let outcome = self.out.borrow_mut().line(&line);
+                self.written(outcome)
+            }
             Carries::Bytes => {
                 // A diagnostic that cannot be written cannot be reported either.
                 let _ = writeln!(io::stderr().lock(), "{line}");
@@ -194,7 +200,9 @@ impl Console {
 
     /// Pushes out what has been said: before waiting for long, and at the end.
     pub fn flush(&self) -> Result<(), Failure> {
-        self.written(self.out.borrow_mut().flush())
+        // What is said of a refusal borrows it, too.
+        let outcome = self.out.borrow_mut().flush();
+        self.written(outcome)
     }
 
     /// From here on a closed pipe is no reason to stop: others need the result, too.

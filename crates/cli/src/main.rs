@@ -70,7 +70,7 @@ fn run(line: Line) -> Exit {
     };
     let carries = carries(&line.command);
     let console = Console::new(interrupt, line.json, line.quiet, !line.no_progress);
-    let report = match report::asked_of(&line.command).map(Report::create).transpose() {
+    let report = match line.command.report().map(Report::create).transpose() {
         Ok(report) => report,
         Err(failure) => {
             console.failure(carries, &failure);

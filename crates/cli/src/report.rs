@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueHint;
 
-use crate::args::Command;
 use crate::failure::Failure;
 
 /// The flag.
@@ -16,19 +15,6 @@ pub struct ReportTo {
     /// Also write a line of JSON to FILE for each object: what became of it, and why (docs/json.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
-}
-
-/// The file that gets the events of the command.
-pub fn asked_of(command: &Command) -> Option<&Path> {
-    let to = match command {
-        Command::Cp(args) => &args.report,
-        Command::Mv(args) => &args.report,
-        Command::Sync(args) => &args.report,
-        Command::Rm(args) => &args.report,
-        Command::Run(args) => &args.report,
-        _ => return None,
-    };
-    to.report.as_deref()
 }
 
 /// The file, shared by the lines of `flatout run`.

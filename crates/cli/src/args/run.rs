@@ -11,7 +11,7 @@ use crate::report::ReportTo;
 /// else of a line does.
 const JOBS: u16 = 64;
 /// Each has a thread.
-const JOBS_MAX: i64 = 1024;
+const JOBS_MAX: u16 = 1024;
 
 #[derive(Debug, clap::Args)]
 pub struct Run {
@@ -25,7 +25,7 @@ pub struct Run {
         value_name = "N",
         alias = "numworkers",
         default_value_t = JOBS,
-        value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX)
+        value_parser = jobs
     )]
     pub jobs: u16,
     /// Begin no line after one has failed
@@ -38,4 +38,9 @@ pub struct Run {
     pub report: ReportTo,
     #[command(flatten)]
     pub knobs: Knobs,
+}
+
+fn jobs(text: &str) -> Result<u16, String> {
+    let jobs = text.trim().parse().ok().filter(|jobs| (1..=JOBS_MAX).contains(jobs));
+    jobs.ok_or_else(|| format!("write a number from 1 to {JOBS_MAX}"))
 }

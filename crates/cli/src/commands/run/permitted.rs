@@ -3,13 +3,12 @@
 use crate::args::Command;
 use crate::commands::cp::is_stdout;
 use crate::failure::Failure;
-use crate::report;
 
 /// Refuses what makes no sense beside other lines: commands that go on until somebody ends them, and what
 /// needs standard input or output for itself.
 pub fn check(command: &Command) -> Result<(), Failure> {
     let is_input = |typed: &str| typed == "-" || typed == "/dev/stdin";
-    if let Some(path) = report::asked_of(command) {
+    if let Some(path) = command.report() {
         let failure =
             Failure::usage(format!("run: --report {}: a line has no report of its own", path.display()));
         return Err(failure.with_hint("one of all lines: `flatout run FILE --report PATH`"));
