@@ -8,8 +8,8 @@
 //! ```
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use flatout_policy::listing::{ListingLimits, PageFrom, PageRequest, Sections, Taken};
@@ -26,10 +26,10 @@ use crate::client::listed_page::{ListedPage, PageReader};
 use crate::memory::plan::MemoryPlan;
 use crate::shard::Shard;
 use crate::shard::call::call_watched;
-use crate::shard::shards::{Shards, Task};
+use crate::shard::shards::{Job, Shards, Task};
 use crate::shard::shared::Shared;
 
-/// From an origin with 100 ms a page, 1,000 pages take 3 s then (docs/decisions/listing.md).
+/// Far origins need as many (docs/decisions/listing.md).
 const IN_FLIGHT_MAX: u32 = 128;
 /// What a page takes while it arrives, roughly: 1,000 keys as XML.
 const ARRIVING_BYTES: u64 = 256 << 10;
@@ -48,7 +48,8 @@ pub(crate) struct DeepListing {
     until_look: u32,
     requests: usize,
     tell: Sender<Event>,
-    told: Receiver<Event>,
+    /// Never locked: it is there for a listing to be `Sync`.
+    told: Mutex<Receiver<Event>>,
     stop: Arc<Cancellation>,
     began: Instant,
 }
@@ -77,7 +78,7 @@ impl DeepListing {
             until_look: ENTRIES_A_LOOK,
             requests: 0,
             tell,
-            told,
+            told: Mutex::new(told),
             stop: Arc::new(Cancellation::new()),
             began: Instant::now(),
         }
@@ -97,7 +98,7 @@ impl DeepListing {
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, Error> {
         loop {
             if let Some(entry) = self.reading.as_mut().and_then(Iterator::next) {
-                self.look_now_and_then()?;
+                self.look_now_and_then();
                 return Ok(Some(entry));
             }
             if !self.read_next_page()? {
@@ -123,38 +124,47 @@ impl DeepListing {
             match self.sections.take() {
                 Taken::Page(page) => {
                     self.reading = Some(page.read());
+                    self.look();
                     return Ok(true);
                 }
                 Taken::Failed(error) => return Err(error),
                 Taken::End => return Ok(false),
                 Taken::Wait => {
-                    self.ask()?;
-                    let event = self.told.recv().expect("this thread holds a sender");
-                    self.on_event(event);
+                    self.ask();
+                    // Where nothing could be asked for, that is what is taken next.
+                    if self.sections.in_flight() > 0 {
+                        let event = self.told().recv().expect("this thread holds a sender");
+                        self.on_event(event);
+                    }
                     self.hear();
                 }
             }
-            // The third page is asked for only when the second one has been read: nobody may want it.
-            if self.sections.is_cut() {
-                self.ask()?;
-            }
         }
     }
 
-    fn look_now_and_then(&mut self) -> Result<(), Error> {
+    fn look_now_and_then(&mut self) {
         self.until_look -= 1;
         if self.until_look == 0 {
             self.until_look = ENTRIES_A_LOOK;
-            if self.sections.is_cut() {
-                self.hear();
-                self.ask()?;
-            }
+            self.look();
         }
-        Ok(())
+    }
+
+    /// Takes what has come, and asks for more. The second page is asked for only when the first one has been
+    /// read: nobody may want it.
+    fn look(&mut self) {
+        if self.sections.is_cut() {
+            self.hear();
+            self.ask();
+        }
+    }
+
+    fn told(&mut self) -> &mut Receiver<Event> {
+        self.told.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear(&mut self) {
-        while let Ok(event) = self.told.try_recv() {
+        while let Ok(event) = self.told().try_recv() {
             self.on_event(event);
         }
     }
@@ -173,28 +183,36 @@ impl DeepListing {
         }
     }
 
-    fn ask(&mut self) -> Result<(), Error> {
-        while let Some(PageRequest { section, from }) = self.sections.next_request() {
+    fn ask(&mut self) {
+        while let Some(PageRequest { section, from }) = self.sections.next_request(self.began.elapsed()) {
             let start = match from {
                 PageFrom::Start => PageStart::First,
                 PageFrom::After(key) => PageStart::After(key),
                 PageFrom::Token(token) => PageStart::Token(token),
             };
-            let reply = Reply { tell: self.tell.clone(), section, is_sent: false };
-            let (under, stop) = (self.under.clone(), self.stop.clone());
-            let task = Task::new(move |shard| async move {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => {}
-                    () = fetch(&shard, under, start, reply) => {}
-                }
-            });
             let shards = (self.shared.settings.shards as usize).clamp(1, SHARDS_MAX);
             let shard = if self.sections.is_cut() { self.requests % shards } else { 0 };
             self.requests += 1;
-            self.shards.send(shard, task)?;
+            match self.shards.way_to(shard) {
+                Ok(way) => {
+                    // A shard that has stopped drops it, and the reply with it.
+                    let _ = way.send(Job::Task(self.task(section, start)));
+                }
+                Err(error) => self.sections.on_failure(section, error, false),
+            }
         }
-        Ok(())
+    }
+
+    fn task(&self, section: u64, start: PageStart) -> Task {
+        let reply = Reply { tell: self.tell.clone(), section, is_sent: false };
+        let (under, stop) = (self.under.clone(), self.stop.clone());
+        Task::new(move |shard| async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = fetch(&shard, under, start, reply) => {}
+            }
+        })
     }
 }
 

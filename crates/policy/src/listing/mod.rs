@@ -217,10 +217,10 @@ impl<P: NamedPage, E> Sections<P, E> {
         }
     }
 
-    /// A page to be asked for now, if there is one; to be called until there is none.
-    pub fn next_request(&mut self) -> Option<PageRequest> {
+    /// A page to be asked for at `now`, if there is one; to be called until there is none.
+    pub fn next_request(&mut self, now: Duration) -> Option<PageRequest> {
         if self.sections.is_empty() {
-            return Some(self.begin(0, None, PageFrom::Start));
+            return Some(self.begin(0, None, PageFrom::Start, now));
         }
         if self.in_flight >= self.width.now() {
             self.width.on_full();
@@ -236,20 +236,20 @@ impl<P: NamedPage, E> Sections<P, E> {
         if let Some(at) = idle {
             let section = &mut self.sections[at];
             let State::Open(from) = &section.state else { return None };
-            section.is_in_flight = true;
+            (section.is_in_flight, section.asked) = (true, now);
             self.in_flight += 1;
             return Some(PageRequest { section: section.id, from: from.clone() });
         }
         let (at, cut) = self.choose_cut(room)?;
         self.sections[at].note_change();
-        Some(self.begin(at + 1, Some(cut.clone()), PageFrom::After(cut)))
+        Some(self.begin(at + 1, Some(cut.clone()), PageFrom::After(cut), now))
     }
 
-    fn begin(&mut self, at: usize, cut: Option<String>, from: PageFrom) -> PageRequest {
+    fn begin(&mut self, at: usize, cut: Option<String>, from: PageFrom, now: Duration) -> PageRequest {
         let id = self.sections_begun;
         self.sections_begun += 1;
         self.in_flight += 1;
-        self.sections.insert(at, Section::begun(id, cut, from.clone()));
+        self.sections.insert(at, Section::begun(id, cut, from.clone(), now));
         PageRequest { section: id, from }
     }
 
@@ -339,7 +339,6 @@ impl<P: NamedPage, E> Sections<P, E> {
 
     /// A page that was asked for has come, and how the listing goes on behind it, at `now`.
     pub fn on_page(&mut self, section: u64, page: P, next: Option<String>, now: Duration) {
-        self.width.on_page(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         self.pages_come += 1;
         if page.names() > 0 {
@@ -350,6 +349,7 @@ impl<P: NamedPage, E> Sections<P, E> {
             self.note_use(0.0);
             return;
         };
+        self.width.on_page(self.sections[at].asked, now);
         self.sections[at].is_in_flight = false;
         if !self.is_serial && self.sections[at].is_disordered(&page) {
             self.is_serial = true;

@@ -1,6 +1,7 @@
 //! A section: the names behind one cut, up to the next.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::measure::Measure;
 use super::{NamedPage, PageFrom};
@@ -11,6 +12,8 @@ pub(super) struct Section<P, E> {
     pub(super) cut: Option<String>,
     pub(super) state: State<P, E>,
     pub(super) is_in_flight: bool,
+    /// When its last page was asked for.
+    pub(super) asked: Duration,
     /// Pages that nobody has taken yet.
     pub(super) pages: VecDeque<P>,
     /// The first name that was shown behind the cut, its own or not.
@@ -44,12 +47,13 @@ pub(super) enum State<P, E> {
 
 impl<P: NamedPage, E> Section<P, E> {
     /// One of which the first page is in flight.
-    pub(super) fn begun(id: u64, cut: Option<String>, from: PageFrom) -> Section<P, E> {
+    pub(super) fn begun(id: u64, cut: Option<String>, from: PageFrom, asked: Duration) -> Section<P, E> {
         Section {
             id,
             cut,
             state: State::Open(from),
             is_in_flight: true,
+            asked,
             pages: VecDeque::new(),
             first: None,
             last: None,

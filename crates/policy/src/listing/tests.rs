@@ -151,7 +151,7 @@ fn listed_with(
             Taken::Failed(()) => panic!("nothing fails here"),
             Taken::Wait => {}
         }
-        while let Some(request) = sections.next_request() {
+        while let Some(request) = sections.next_request(time) {
             on_the_way.push(request);
         }
         assert!(!on_the_way.is_empty(), "somebody must be asked");
@@ -292,12 +292,13 @@ fn cost(names: Vec<String>, in_flight: u32, bytes: u64) -> (f64, u64, u64) {
                 Taken::Wait => break,
             }
         }
-        while let Some(request) = sections.next_request() {
+        let began = Duration::from_millis(100) * rounds;
+        while let Some(request) = sections.next_request(began) {
             asked.push(request);
         }
         for (number, PageRequest { section, from }) in asked.into_iter().enumerate() {
             let (page, next) = origin.answer(&from).expect("a good one");
-            let now = Duration::from_millis(100) * rounds + Duration::from_micros(number as u64);
+            let now = began + Duration::from_millis(100) + Duration::from_micros(number as u64);
             sections.on_page(section, page, next, now);
         }
         held_most = held_most.max(sections.bytes());
@@ -345,7 +346,7 @@ fn what_comes_before_a_failure_is_handed_out() {
             Taken::End => panic!("it fails before"),
             Taken::Wait => {
                 let mut asked = Vec::new();
-                while let Some(request) = sections.next_request() {
+                while let Some(request) = sections.next_request(Duration::from_millis(number)) {
                     asked.push(request);
                 }
                 // The last first.
@@ -378,7 +379,7 @@ fn an_origin_that_asks_for_less_gets_less() {
     let mut now = Duration::ZERO;
     for _ in 0..300 {
         while let Taken::Page(_) = sections.take() {}
-        asked.extend(std::iter::from_fn(|| sections.next_request()));
+        asked.extend(std::iter::from_fn(|| sections.next_request(now)));
         let PageRequest { section, from } = asked.remove(0);
         let (page, next) = origin.answer(&from).expect("a good one");
         now += Duration::from_millis(1);
@@ -387,5 +388,5 @@ fn an_origin_that_asks_for_less_gets_less() {
     let before = sections.width.now();
     sections.on_throttled(now, now + Duration::from_millis(1));
     assert_eq!(sections.width.now(), before / 2);
-    assert!(sections.next_request().is_none(), "what is in flight is more than that");
+    assert!(sections.next_request(now).is_none(), "what is in flight is more than that");
 }

@@ -1,12 +1,12 @@
-//! How many pages may be in flight: doubled while pages come the faster for it, halved when the origin asks
-//! for less.
+//! How many pages may be in flight: doubled while a page takes little longer for it, halved when the origin
+//! asks for less.
 
 use std::time::Duration;
 
 /// What a listing begins with once it is cut.
 const FIRST: u32 = 8;
-/// A doubling must bring at least so much more.
-const GAIN: f64 = 1.25;
+/// A doubling pays if a page takes at most so many times as long: that is a quarter more pages a second.
+const SLOWER_MOST: f64 = 1.6;
 /// After one that did not, so many rounds are waited until the next try.
 const ROUNDS_HELD: u32 = 16;
 
@@ -14,26 +14,38 @@ const ROUNDS_HELD: u32 = 16;
 pub(super) struct Width {
     now: u32,
     most: u32,
-    /// Pages a second at half the width.
+    /// How long a page took at half the width, in seconds.
     before: Option<f64>,
     held: u32,
     round: Round,
+    /// When the width changed last.
+    changed: Duration,
     /// When the origin last asked for less.
     throttled: Option<Duration>,
 }
 
+/// As many pages as may be in flight, of those that were asked for since the width changed.
 #[derive(Debug, Default)]
 struct Round {
-    began: Option<Duration>,
     pages: u32,
-    /// As many as may be were in flight.
+    /// Of all of them.
+    took: Duration,
+    /// As many pages were in flight as may be.
     is_full: bool,
 }
 
 impl Width {
     pub(super) fn new(most: u32) -> Width {
         let most = most.max(1);
-        Width { now: FIRST.min(most), most, before: None, held: 0, round: Round::default(), throttled: None }
+        Width {
+            now: FIRST.min(most),
+            most,
+            before: None,
+            held: 0,
+            round: Round::default(),
+            changed: Duration::ZERO,
+            throttled: None,
+        }
     }
 
     /// How many pages may be in flight.
@@ -46,39 +58,43 @@ impl Width {
         self.round.is_full = true;
     }
 
-    /// A page came at `now`.
-    pub(super) fn on_page(&mut self, now: Duration) {
-        let Some(began) = self.round.began else {
-            self.round.began = Some(now);
+    /// A page that was asked for at `asked` came at `now`.
+    pub(super) fn on_page(&mut self, asked: Duration, now: Duration) {
+        if asked < self.changed {
             return;
-        };
+        }
         self.round.pages += 1;
+        self.round.took += now.saturating_sub(asked);
         if self.round.pages < self.now {
             return;
         }
         let round = std::mem::take(&mut self.round);
-        self.round.began = Some(now);
-        if round.is_full && now > began {
-            self.on_round(f64::from(round.pages) / (now - began).as_secs_f64());
+        if round.is_full {
+            self.on_round(round.took.as_secs_f64() / f64::from(round.pages), now);
         }
     }
 
-    fn on_round(&mut self, rate: f64) {
+    /// So long a page took, in seconds.
+    fn on_round(&mut self, took: f64, now: Duration) {
         if self.held > 0 {
             self.held -= 1;
             return;
         }
         match self.before {
-            Some(before) if rate < before * GAIN => {
-                self.now = (self.now / 2).max(1);
+            Some(before) if took > before * SLOWER_MOST => {
                 (self.before, self.held) = (None, ROUNDS_HELD);
+                self.change((self.now / 2).max(1), now);
             }
             _ if self.now < self.most => {
-                self.before = Some(rate);
-                self.now = (self.now * 2).min(self.most);
+                self.before = Some(took);
+                self.change((self.now * 2).min(self.most), now);
             }
             _ => {}
         }
+    }
+
+    fn change(&mut self, width: u32, now: Duration) {
+        (self.now, self.changed, self.round) = (width, now, Round::default());
     }
 
     /// A page that was asked for at `asked` was too much for the origin, as was heard at `now`. Verdicts on
@@ -88,34 +104,40 @@ impl Width {
             return;
         }
         self.throttled = Some(now);
-        self.now = (self.now / 2).max(1);
-        (self.before, self.held, self.round) = (None, ROUNDS_HELD, Round::default());
+        (self.before, self.held) = (None, ROUNDS_HELD);
+        self.change((self.now / 2).max(1), now);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
-    /// The width after `pages` pages of an origin that answers each within a tenth of a second, and so many
-    /// a second at most.
+    /// The width after `pages` pages of an origin that answers each after a tenth of a second, and so many a
+    /// second at most.
     fn width_after(pages: u32, most: u32, per_second: f64) -> u32 {
         let mut width = Width::new(most);
-        let mut now = 0.0;
+        let (mut asked, mut now) = (VecDeque::new(), 0.0);
         for _ in 0..pages {
-            now += (0.1 / f64::from(width.now())).max(1.0 / per_second);
+            while asked.len() < width.now() as usize {
+                asked.push_back(now);
+            }
             width.on_full();
-            width.on_page(Duration::from_secs_f64(now));
+            let began: f64 = asked.pop_front().expect("one is in flight");
+            now = (began + 0.1).max(now + 1.0 / per_second);
+            width.on_page(Duration::from_secs_f64(began), Duration::from_secs_f64(now));
         }
         width.now()
     }
 
     #[test]
     fn it_grows_as_long_as_it_pays() {
-        assert_eq!(width_after(300, 128, 1e9), 128);
-        assert_eq!(width_after(300, 20, 1e9), 20);
+        assert_eq!(width_after(800, 128, 1e9), 128);
+        assert_eq!(width_after(800, 20, 1e9), 20);
         assert!((8..=32).contains(&width_after(400, 128, 160.0)));
-        assert!(width_after(400, 128, 20.0) <= 8);
+        assert!(width_after(400, 128, 20.0) <= 16);
     }
 
     #[test]
