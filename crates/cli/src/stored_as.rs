@@ -1,6 +1,7 @@
 //! What an uploaded object is stored with, as it is typed.
 
 use flatout_wire::object_options::ObjectOptions;
+use flatout_wire::time;
 
 use crate::failure::Failure;
 
@@ -29,6 +30,12 @@ pub struct StoredAs {
     /// The object's Content-Encoding: say it where the bytes are compressed already
     #[arg(long, value_name = "CODING")]
     pub content_encoding: Option<String>,
+    /// The object's Content-Language, as in de
+    #[arg(long, value_name = "LANGUAGE")]
+    pub content_language: Option<String>,
+    /// The object's Expires: an HTTP date, or a time as 2027-01-31T12:00:00Z
+    #[arg(long, value_name = "DATE", value_parser = http_date)]
+    pub expires: Option<String>,
     /// Metadata of the object (x-amz-meta-NAME, x-oss-meta-NAME); may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub metadata: Vec<String>,
@@ -60,6 +67,8 @@ impl StoredAs {
             cache_control,
             content_disposition,
             content_encoding,
+            content_language,
+            expires,
             metadata,
             tagging,
             storage_class,
@@ -73,6 +82,8 @@ impl StoredAs {
             cache_control,
             content_disposition,
             content_encoding,
+            content_language,
+            expires,
             storage_class,
             acl,
             sse,
@@ -81,6 +92,33 @@ impl StoredAs {
         ];
         options.iter().all(|option| option.is_none()) && metadata.is_empty() && tagging.is_empty()
     }
+}
+
+/// The date as a header has it.
+fn http_date(typed: &str) -> Result<String, String> {
+    let unix_s = time::parse_http(typed).or_else(|| rfc_3339(typed));
+    unix_s.map(time::format_http).ok_or_else(|| {
+        "write a time as 2027-01-31T12:00:00Z, or an HTTP date as 'Sun, 31 Jan 2027 12:00:00 GMT'".to_owned()
+    })
+}
+
+/// Unix seconds of a time in UTC, or with its distance from UTC behind it: `+02:00`.
+fn rfc_3339(typed: &str) -> Option<u64> {
+    let typed = typed.to_ascii_uppercase();
+    let Some(at) = typed.len().checked_sub("+00:00".len()).filter(|_| !typed.ends_with('Z')) else {
+        return time::parse_iso(&typed);
+    };
+    let (clock, offset) = typed.split_at_checked(at)?;
+    let sign = [('+', -1), ('-', 1)].into_iter().find(|(sign, _)| offset.starts_with(*sign))?.1;
+    let (hours, minutes) = offset[1..].split_once(':')?;
+    let number = |text: &str, most: i64| {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|number| is_number && *number <= most)
+    };
+    let away_s = number(hours, 23)? * 3_600 + number(minutes, 59)? * 60;
+    let unix_s = time::parse_iso(&format!("{clock}Z"))?.checked_add_signed(sign * away_s)?;
+    // The last second of the year 9999: no header has a later one.
+    (unix_s <= 253_402_300_799).then_some(unix_s)
 }
 
 /// The type that the extension of a name says.
@@ -95,8 +133,8 @@ pub fn options(typed: &StoredAs, guessed: Option<String>) -> Result<ObjectOption
         cache_control: typed.cache_control.clone(),
         content_disposition: typed.content_disposition.clone(),
         content_encoding: typed.content_encoding.clone(),
-        content_language: None,
-        expires: None,
+        content_language: typed.content_language.clone(),
+        expires: typed.expires.clone(),
         storage_class: typed.storage_class.clone(),
         acl: typed.acl.clone(),
         sse: typed.sse.clone(),
@@ -112,4 +150,32 @@ fn pairs(flag: &str, typed: &[String]) -> Result<Vec<(String, String)>, Failure>
         _ => Err(Failure::usage(format!("--{flag}: '{typed}' is no pair")).with_hint("write NAME=VALUE")),
     };
     typed.iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_become_those_of_headers() {
+        let check = |typed: &str, expected: Option<&str>| {
+            assert_eq!(http_date(typed).ok().as_deref(), expected, "{typed}");
+        };
+        let noon = Some("Sun, 31 Jan 2027 12:00:00 GMT");
+        check("Sun, 31 Jan 2027 12:00:00 GMT", noon);
+        check("2027-01-31T12:00:00Z", noon);
+        check("2027-01-31t12:00:00.5z", noon);
+        check("2027-01-31T14:00:00+02:00", noon);
+        check("2027-01-31T06:30:00-05:30", noon);
+        check("9999-12-31T23:59:59-00:01", None);
+        check("1970-01-01T00:00:00+00:01", None);
+        for wrong in
+            ["", "soon", "+00:00", "2027-01-31", "2027-02-31T00:00:00Z", "2027-01-31T12:00:00+2", "ü+00:00"]
+        {
+            check(wrong, None);
+        }
+        for wrong in ["2027-01-31T12:00:00", "2027-01-31T12:00:00+24:00", "2027-01-31T12:00:00+-1:00"] {
+            check(wrong, None);
+        }
+    }
 }

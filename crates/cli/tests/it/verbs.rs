@@ -521,6 +521,33 @@ fn an_object_is_copied_with_all_that_describes_it() {
     }
 }
 
+/// What is no date is refused before anything is sent.
+#[test]
+fn an_object_may_expire_and_have_a_language() {
+    let (buckets, folder) = (Buckets::new(&[("bucket/x", b"")]), Folder::new());
+    let file = folder.at("file");
+    fs::write(&file, b"hallo").unwrap();
+    for scheme in ["s3", "oss"] {
+        for expires in ["2027-01-31T12:00:00Z", "2027-01-31T14:00:00+02:00", "Sun, 31 Jan 2027 12:00:00 GMT"]
+        {
+            let url = format!("{scheme}://bucket/{scheme}");
+            let described = ["cp", &file, &url, "--content-language", "de", "--expires", expires];
+            run(&mut at(&buckets, &described)).clean();
+            let head = plain_head(&format!("{}/bucket/{scheme}", buckets.url()));
+            for line in ["content-language: de", "expires: Sun, 31 Jan 2027 12:00:00 GMT"] {
+                assert!(head.contains(line), "{scheme} {expires}: {line}: {head}");
+            }
+        }
+        let new = format!("{scheme}://bucket/new");
+        run(&mut at(&buckets, &["cp", &file, &new, "--expires", "soon"]))
+            .refused(4, &["--expires: 'soon': write"]);
+        run(&mut at(&buckets, &["cp", &new, &file, "--expires", "2027-01-31T12:00:00Z"]))
+            .refused(4, &["options of an object are for uploads"]);
+        assert_eq!(stored(&buckets, "bucket/new"), None);
+    }
+    fs::remove_file(&file).unwrap();
+}
+
 fn plain_head(url: &str) -> String {
     plain("HEAD", url)
 }
