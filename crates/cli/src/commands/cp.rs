@@ -58,6 +58,7 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
     }
     refuse_what_comes_later(args)?;
     let location = origin::location("read", &args.source)?;
+    refuse_wildcards(&args.target, &location)?;
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     let to_stdout = is_stdout(&args.target);
     outages::tell(&client, console, if to_stdout { Carries::Bytes } else { Carries::Lines });
@@ -154,6 +155,20 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
         }
         (false, false) => origin::location("read", source).map(drop),
     }
+}
+
+/// A shell leaves a pattern that matches nothing as it is: to make a file called `*` is not what anybody
+/// means, unless the object is called so.
+fn refuse_wildcards(typed: &str, source: &Location) -> Result<(), Failure> {
+    let path = Path::new(typed);
+    let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new(""));
+    let new = path.strip_prefix(there).unwrap_or(path);
+    let is_pattern = |name: &OsStr| name.to_str().is_some_and(|name| name.contains(['*', '?']));
+    if !new.iter().any(is_pattern) || new.as_os_str() == source.name() {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("cp: {typed}: a target is no pattern, and nothing is called so"));
+    Err(failure.with_hint("name a file or a folder, without * and ?"))
 }
 
 /// Whether the target is standard output, under whichever of its names.

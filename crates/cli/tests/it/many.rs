@@ -452,6 +452,34 @@ fn bench_counts_objects_and_has_a_floor() {
 }
 
 #[test]
+fn a_target_with_wildcards_became_a_file_called_so() {
+    let buckets = Buckets::new(&[("bucket/x", b"new"), ("bucket/y*", b"star")]);
+    let (folder, url) = (Folder::new(), buckets.url());
+    let ask =
+        |arguments: &[&str]| run(&mut flatout(&[&["cp"], arguments, &["--endpoint-url", &url]].concat()));
+    let at = |name: &str| folder.at(name);
+    for arguments in [
+        &["s3://bucket/x", &at("*")][..],
+        &["s3://bucket/x", &at("new?/")],
+        &["s3://bucket/x", &at("*/x")],
+        &["-r", "s3://bucket", &at("d/*")],
+        &["s3://bucket/?", &at("*")],
+    ] {
+        ask(arguments).refused(4, &["a target is no pattern", "without * and ?"]);
+        folder.is_untouched();
+    }
+    ask(&["s3://bucket/y*", &at("y*")]).clean();
+    assert_eq!(fs::read(at("y*")).unwrap(), b"star");
+    // What is there is meant.
+    ask(&["s3://bucket/x", &at("y*")]).clean();
+    assert_eq!(fs::read(at("y*")).unwrap(), b"new");
+    fs::create_dir(at("d?")).unwrap();
+    ask(&["s3://bucket/x", &at("d?")]).clean();
+    ask(&["s3://bucket/x", &at("d?/y")]).clean();
+    assert!(Path::new(&at("d?/x")).exists() && Path::new(&at("d?/y")).exists());
+}
+
+#[test]
 fn what_finds_nothing_leaves_nothing() {
     let buckets = Buckets::new(&[("bucket/there", b"x")]);
     // The ? of a pattern was taken for the beginning of a URL's query, and what followed was left out.
