@@ -67,7 +67,7 @@ pub enum Command {
     /// List a bucket or what lies under a prefix; without a URL, the buckets
     #[command(after_help = help::LS)]
     Ls(Ls),
-    /// Show what the origin says about an object, without fetching it
+    /// Show what the origin says about an object, without fetching it, or about a bucket
     #[command(after_help = help::STAT)]
     Stat(Stat),
     /// Copy an object and delete its source, once the copy is there and confirmed
@@ -174,6 +174,9 @@ pub struct Cp {
     /// -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
+    /// To download: this version of the object; without it the newest
+    #[arg(long, value_name = "ID", conflicts_with = "recursive")]
+    pub version_id: Option<String>,
     /// Everything below a folder of a bucket, into the folder DST; with a pattern, also what lies in folders
     /// that match; of an upload, every file below a folder, below the prefix DST
     #[arg(long, short, conflicts_with = "range")]
@@ -225,9 +228,17 @@ pub struct Pipe {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
+    /// 's3://BUCKET/FOLDER/*.log'; with -r a folder, as s3://BUCKET[/FOLDER]
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
     pub sources: Vec<String>,
+    /// Everything below a folder of a bucket, in the order of keys; with a pattern, also what lies in folders
+    /// that match
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// This version of the object; without it the newest
+    #[arg(long, value_name = "ID", conflicts_with = "recursive")]
+    pub version_id: Option<String>,
     /// Only these bytes of each, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last
     /// ones: -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
@@ -259,9 +270,12 @@ pub struct Ls {
 
 #[derive(Debug, clap::Args)]
 pub struct Stat {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a bucket: s3://BUCKET or oss://BUCKET
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
+    /// This version of the object; without it the newest
+    #[arg(long, value_name = "ID")]
+    pub version_id: Option<String>,
     #[command(flatten)]
     pub knobs: Knobs,
 }

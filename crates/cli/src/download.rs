@@ -24,6 +24,8 @@ use crate::{stdout, sys};
 pub struct Download<'a> {
     pub client: &'a Client,
     pub location: &'a Location,
+    /// The newest version where absent.
+    pub version_id: Option<&'a str>,
     pub span: Option<&'a Span>,
     pub console: &'a Console,
 }
@@ -179,6 +181,9 @@ impl Download<'_> {
 
     fn get(&self, landing: Landing) -> Get {
         let mut get = Get::new(self.location.clone(), landing);
+        if let Some(version_id) = self.version_id {
+            get = get.with_version_id(version_id);
+        }
         if let Some(span) = self.span {
             get.span = span.clone();
         }

@@ -178,14 +178,17 @@ pub struct DeleteSummary {
     pub exit: u8,
 }
 
-/// A bucket that was made or deleted.
-#[derive(Serialize)]
+/// A bucket that was made or deleted, or looked at.
+#[derive(Serialize, Default)]
 #[serde(tag = "event", rename = "bucket")]
 pub struct Bucket {
-    /// `make` or `delete`.
+    /// `make`, `delete` or `stat`.
     pub action: &'static str,
     pub status: &'static str,
     pub bucket: String,
+    /// Where it lies, if the origin says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// What it held, where that was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,

@@ -91,9 +91,11 @@ pub const CAT: &str = "\
 Examples:
   flatout cat s3://logs/2026-11-21.zst | zstd -dc | grep error
   flatout cat s3://data/part-0 s3://data/part-1 > whole
+  flatout cat 's3://logs/2026-11-2?/*.zst' | zstd -dc | grep error
   flatout cat --range -65536 s3://data/table.parquet | tail -c 4
 
-Many connections fetch ahead, at most --window bytes; the output is in order. The first failure ends it. When the \
+Many connections fetch ahead, at most --window bytes; the output is in order. Objects of a pattern, or with -r of a \
+folder, come in the order of their keys, and each is verified as one alone is. The first failure ends it. When the \
 reader closes the pipe (as head does) flatout ends quietly with exit code 0.";
 
 pub const LS: &str = "\
@@ -107,7 +109,11 @@ Examples:
 pub const STAT: &str = "\
 Examples:
   flatout stat s3://models/llama/model.safetensors
-  flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
+  flatout stat s3://models/llama/model.safetensors --json | jq .bytes
+  flatout stat s3://models
+
+Of a bucket it says whether it is there, and its region if the origin names it. A missing bucket is exit code 1, one that \
+these keys may not list 5.";
 
 pub const MV: &str = "\
 Examples:

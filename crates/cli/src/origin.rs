@@ -85,18 +85,24 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
 }
 
 /// As [`object`], but a key that ends in '/' names the object of that very key, the mark of a folder, where
-/// there is one.
-pub fn object_or_mark(client: &Client, doing: &str, typed: &str) -> Result<Location, Failure> {
+/// there is one. Who names a version knows of one.
+pub fn object_or_mark(
+    client: &Client,
+    doing: &str,
+    typed: &str,
+    version_id: Option<&str>,
+) -> Result<Location, Failure> {
     let location = location(doing, typed)?;
     let Some((bucket, key)) = location.in_bucket() else { return Ok(location) };
-    if key.is_empty() || key.ends_with('/') && !is_mark(client, &location)? {
+    let may_be_prefix = key.ends_with('/') && version_id.is_none();
+    if key.is_empty() || may_be_prefix && !is_mark(client, &location)? {
         return Err(no_object(doing, &location, bucket, key));
     }
     Ok(location)
 }
 
 /// Whether there is an object whose key ends in '/'. To who may not list, a missing one is forbidden, too.
-pub fn is_mark(client: &Client, location: &Location) -> Result<bool, Failure> {
+fn is_mark(client: &Client, location: &Location) -> Result<bool, Failure> {
     match client.stat(location) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => Ok(false),

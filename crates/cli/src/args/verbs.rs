@@ -40,6 +40,7 @@ impl Mv {
             source: self.source.clone(),
             target: self.target.clone(),
             range: None,
+            version_id: None,
             recursive: false,
             no_clobber: self.no_clobber,
             dry_run: self.dry_run,

@@ -183,6 +183,7 @@ fn tell(
             action,
             status,
             bucket: bucket.bucket().unwrap_or_default().to_owned(),
+            region: None,
             objects: contents.map(|contents| contents.objects),
             bytes: contents.map(|contents| contents.bytes),
             uploads: contents.map(|contents| contents.uploads),

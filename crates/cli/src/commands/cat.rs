@@ -2,74 +2,198 @@
 
 use std::time::Instant;
 
-use flatout_engine::{Dialect, LimitedBy};
+use flatout_engine::{Client, Dialect, Entry, LimitedBy};
+use flatout_wire::location::Location;
 
-use crate::args::Cat;
+use crate::args;
 use crate::commands::cp::object_event;
+use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
 use crate::download::Download;
 use crate::events::Summary;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limited::{self, Limited};
+use crate::select::Source;
 use crate::{origin, outages};
 
-/// The first failure ends it: what came after a hole would be taken for a whole.
-pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
+/// What one argument means.
+enum Plan {
+    One(Location),
+    /// In the order of the listing, which is that of keys.
+    Many(Source),
+}
+
+pub fn run(args: &args::Cat, console: &Console) -> Result<Exit, Failure> {
+    refuse_version_of_many(args)?;
     let typed = args.sources.iter();
     let locations: Vec<_> = typed.map(|typed| origin::location("read", typed)).collect::<Result<_, _>>()?;
     let dialects: Vec<_> = locations.iter().map(Dialect::of).collect();
     let client = origin::client(console, &args.knobs, &dialects)?;
     outages::tell(&client, console, Carries::Bytes);
     let typed = args.sources.iter();
-    let sources: Vec<_> =
-        typed.map(|typed| origin::object_or_mark(&client, "read", typed)).collect::<Result<_, _>>()?;
-    let start = Instant::now();
-    let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
-    // What held back the object that took longest, and its seconds.
-    let mut longest: Option<(f64, LimitedBy)> = None;
-    let mut exit = Exit::Clean;
-    for location in &sources {
-        let download = Download { client: &client, location, span: args.range.as_ref(), console };
+    let plans: Vec<Plan> = typed.map(|typed| plan(args, typed, &client)).collect::<Result<_, _>>()?;
+    let mut cat = Cat {
+        args,
+        client: &client,
+        console,
+        summary: Summary { action: "download", ..Default::default() },
+        longest: None,
+        ended: None,
+        start: Instant::now(),
+    };
+    for plan in &plans {
+        match plan {
+            // Those behind a failure are named, and not tried.
+            Plan::One(_) if cat.ended.is_some() => cat.summary.objects += 1,
+            Plan::Many(_) if cat.ended.is_some() => {}
+            Plan::One(location) => cat.write(location)?,
+            Plan::Many(source) => cat.write_all(source)?,
+        }
+    }
+    origin::remember(&client);
+    cat.conclude()
+}
+
+fn refuse_version_of_many(args: &args::Cat) -> Result<(), Failure> {
+    match (&args.version_id, args.sources.len()) {
+        (Some(_), 2..) => {
+            let failure = Failure::usage("read: --version-id is about one object");
+            Err(failure.with_hint("name one object, or write `flatout cat` for each"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Wildcards may be part of a key: an object that is called so comes first.
+fn plan(args: &args::Cat, typed: &str, client: &Client) -> Result<Plan, Failure> {
+    let (location, version_id) = (origin::location("read", typed)?, args.version_id.as_deref());
+    let is_pattern = Source::is_pattern(&location)
+        && version_id.is_none()
+        && (args.recursive || client.stat(&location).is_err());
+    let source = match (is_pattern, args.recursive) {
+        (true, _) => Source::pattern(&location, args.recursive)?,
+        (false, true) => Source::folder(&location),
+        (false, false) => {
+            return origin::object_or_mark(client, "read", typed, version_id).map(Plan::One);
+        }
+    };
+    source.map(Plan::Many).ok_or_else(|| no_listing("read", &location))
+}
+
+/// How a run ends before its last object.
+enum Ended {
+    Failed(Exit),
+    /// The reader has enough: a clean end without a word.
+    ReaderGone(Exit),
+}
+
+/// Objects that are written, and what has been told of them so far.
+struct Cat<'a> {
+    args: &'a args::Cat,
+    client: &'a Client,
+    console: &'a Console,
+    summary: Summary,
+    /// What held back the object that took longest, and its seconds.
+    longest: Option<(f64, LimitedBy)>,
+    /// The first failure ends it: what came after a hole would be taken for a whole.
+    ended: Option<Ended>,
+    start: Instant,
+}
+
+impl Cat<'_> {
+    fn write_all(&mut self, source: &Source) -> Result<(), Failure> {
+        let before = self.summary.objects;
+        for entry in self.client.list(&source.location, source.deep)? {
+            let entry = match entry {
+                Ok(entry) if source.means(&entry) => entry,
+                Ok(_) => continue,
+                Err(error) => {
+                    let failure = Failure::from(error);
+                    let is_known = self.summary.objects == before || failure.exit == Exit::Refused;
+                    let exit = if is_known { failure.exit } else { Exit::Incomplete };
+                    self.fail(&Failure { exit, ..failure });
+                    return Ok(());
+                }
+            };
+            let Entry::Object(listed) = entry else { continue };
+            let Some(location) = source.location.with_key(listed.key) else { continue };
+            if self.console.interrupt.raised() {
+                self.fail(&Failure::interrupted(format!("read: {location}: interrupted")));
+                return Ok(());
+            }
+            self.write(&location)?;
+            if self.ended.is_some() {
+                return Ok(());
+            }
+        }
+        if self.summary.objects == before {
+            let failure = Failure::not_found(format!("read: {}: no object there", source.location));
+            self.fail(&failure.with_hint("`flatout ls` shows what there is"));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, location: &Location) -> Result<(), Failure> {
+        self.summary.objects += 1;
+        let download = Download {
+            client: self.client,
+            location,
+            version_id: self.args.version_id.as_deref(),
+            span: self.args.range.as_ref(),
+            console: self.console,
+        };
         let outcome = download.to_stdout();
         if let Err(failure) = &outcome.result
             && failure.is_silent()
         {
-            origin::remember_of(console, &client);
-            return Ok(failure.exit);
+            self.ended = Some(Ended::ReaderGone(failure.exit));
+            return Ok(());
         }
-        console.event(Carries::Bytes, &object_event(location, None, &outcome))?;
-        summary.fetched += outcome.fetched_bytes;
+        self.console.event(Carries::Bytes, &object_event(location, None, &outcome))?;
+        self.summary.fetched += outcome.fetched_bytes;
         match outcome.result {
             Ok(done) => {
-                summary.ok += 1;
-                summary.bytes += done.bytes;
+                self.summary.ok += 1;
+                self.summary.bytes += done.bytes;
                 if let Some(by) = done.limited_by
-                    && longest.is_none_or(|(seconds, _)| done.seconds > seconds)
+                    && self.longest.is_none_or(|(seconds, _)| done.seconds > seconds)
                 {
-                    longest = Some((done.seconds, by));
+                    self.longest = Some((done.seconds, by));
                 }
             }
             Err(failure) => {
-                summary.failed += 1;
-                console.failure(Carries::Bytes, &failure);
-                exit = failure.exit;
-                break;
+                self.summary.failed += 1;
+                self.fail(&failure);
             }
         }
+        Ok(())
     }
-    origin::remember_of(console, &client);
-    summary.skipped = summary.objects - summary.ok - summary.failed;
-    summary.seconds = start.elapsed().as_secs_f64();
-    let limited_by = longest.map(|(_, by)| by);
-    summary.limited_by = limited_by.map(Limited::from);
-    summary.exit = exit.code();
-    // Beside the bar, where somebody looks on.
-    if let Some(line) =
-        limited::line(limited_by, summary.seconds).filter(|_| console.bar_wanted(Carries::Bytes))
-    {
-        console.warn(&line);
+
+    fn fail(&mut self, failure: &Failure) {
+        self.console.failure(Carries::Bytes, failure);
+        self.ended = Some(Ended::Failed(failure.exit));
     }
-    console.event(Carries::Bytes, &summary)?;
-    Ok(exit)
+
+    /// The last event, and the code to exit with.
+    fn conclude(mut self) -> Result<Exit, Failure> {
+        let exit = match self.ended {
+            Some(Ended::ReaderGone(exit)) => return Ok(exit),
+            Some(Ended::Failed(exit)) => exit,
+            None => Exit::Clean,
+        };
+        self.summary.skipped = self.summary.objects - self.summary.ok - self.summary.failed;
+        self.summary.seconds = self.start.elapsed().as_secs_f64();
+        let limited_by = self.longest.map(|(_, by)| by);
+        self.summary.limited_by = limited_by.map(Limited::from);
+        self.summary.exit = exit.code();
+        // Beside the bar, where somebody looks on.
+        if let Some(line) = limited::line(limited_by, self.summary.seconds)
+            .filter(|_| self.console.bar_wanted(Carries::Bytes))
+        {
+            self.console.warn(&line);
+        }
+        self.console.event(Carries::Bytes, &self.summary)?;
+        Ok(exit)
+    }
 }

@@ -67,7 +67,8 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
         origin::remember_of(console, &client);
         return exit;
     }
-    let source = origin::object_or_mark(&client, "read", &args.source)?;
+    let version_id = args.version_id.as_deref();
+    let source = origin::object_or_mark(&client, "read", &args.source, version_id)?;
     refuse_what_is_for_many(args, &source)?;
     let target = if to_stdout { CopyTarget::Stdout } else { target(&args.target, &source)? };
     refuse_a_temporary_name(&target)?;
@@ -75,7 +76,8 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
     if args.dry_run || args.no_clobber && exists() {
         return cp_many::without(args, &source, target.path().unwrap_or(Path::new("-")), console);
     }
-    let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
+    let (location, span) = (&source, args.range.as_ref());
+    let download = Download { client: &client, location, version_id, span, console };
     let mut outcome = match &target {
         CopyTarget::Stdout => download.to_stdout(),
         CopyTarget::Stream(path) => download.to_stream(path),
@@ -95,7 +97,9 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
 /// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so
 /// comes first.
 fn many(args: &Cp, location: &Location, client: &Client) -> Result<Option<Source>, Failure> {
-    let is_pattern = Source::is_pattern(location) && (args.recursive || client.stat(location).is_err());
+    let is_pattern = Source::is_pattern(location)
+        && args.version_id.is_none()
+        && (args.recursive || client.stat(location).is_err());
     if is_pattern {
         return Source::pattern(location, args.recursive);
     }

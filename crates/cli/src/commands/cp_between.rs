@@ -70,6 +70,11 @@ pub fn run(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exit, F
 
 fn refuse_what_is_for_others(args: &Cp) -> Result<(), Failure> {
     let target = origin::masked(&args.target);
+    if args.version_id.is_some() {
+        let why = format!("cp: {target}: --version-id is for downloads: the newest version is copied");
+        return Err(Failure::usage(why)
+            .with_hint("for another one: `flatout cat --version-id ID URL | flatout pipe URL`"));
+    }
     if args.range.is_some() {
         let why = format!("cp: {target}: --range is for downloads: a copy is of a whole object");
         return Err(

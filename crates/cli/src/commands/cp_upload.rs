@@ -86,6 +86,10 @@ fn copy(
 
 fn refuse_what_is_for_downloads(args: &Cp) -> Result<(), Failure> {
     let target = origin::masked(&args.target);
+    if args.version_id.is_some() {
+        let failure = Failure::usage(format!("cp: {target}: --version-id is for downloads"));
+        return Err(failure.with_hint("leave it out: what is uploaded becomes the newest version"));
+    }
     if args.range.is_some() {
         let failure =
             Failure::usage(format!("cp: {target}: --range is for downloads: an upload is of a whole file"));

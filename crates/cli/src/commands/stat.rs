@@ -1,6 +1,6 @@
-//! `flatout stat`: what the origin says about an object.
+//! `flatout stat`: what the origin says about an object, or about a bucket.
 
-use flatout_engine::{Dialect, Stat};
+use flatout_engine::{BucketStat, Client, Dialect, Stat};
 use flatout_settings::format_size;
 use flatout_wire::checksum;
 use flatout_wire::head::{Checksum, Coverage};
@@ -17,13 +17,38 @@ pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
     let location = origin::location("stat", &args.source)?;
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
-    let location = origin::object_or_mark(&client, "stat", &args.source)?;
-    let stat = client.stat(&location)?;
+    if location.in_bucket().is_some_and(|(_, key)| key.is_empty()) {
+        return bucket(&location, args, &client, console);
+    }
+    let version_id = args.version_id.as_deref();
+    let location = origin::object_or_mark(&client, "stat", &args.source, version_id)?;
+    let stat = client.stat_version(&location, version_id)?;
     console.answer(&one_line(&location.to_string()))?;
     for (name, value) in rows(&stat) {
         console.answer(&format!("  {name:14} {}", one_line(&value)))?;
     }
     console.event(Carries::Lines, &event(&location, stat))?;
+    Ok(Exit::Clean)
+}
+
+fn bucket(
+    location: &Location,
+    args: &args::Stat,
+    client: &Client,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    if args.version_id.is_some() {
+        let failure = Failure::usage(format!("stat: {location}: --version-id is about one object"));
+        return Err(failure.with_hint("name an object, or leave it out"));
+    }
+    let BucketStat { region } = client.stat_bucket(location)?;
+    console.answer(&one_line(&location.to_string()))?;
+    if let Some(region) = &region {
+        console.answer(&format!("  {:14} {}", "region", one_line(region)))?;
+    }
+    let bucket = location.bucket().unwrap_or_default().to_owned();
+    let event = events::Bucket { action: "stat", status: "ok", bucket, region, ..Default::default() };
+    console.event(Carries::Lines, &event)?;
     Ok(Exit::Clean)
 }
 

@@ -75,6 +75,108 @@ fn cat_and_dash_write_to_standard_output() {
     check(&["cat", &format!("{url}/bucket/two")], &two);
 }
 
+/// In the order of keys, each as one alone.
+#[test]
+fn cat_of_a_pattern_and_of_a_folder_writes_one_object_after_the_other() {
+    let buckets = Buckets::new(&[
+        ("bucket/d/2", b"two "),
+        ("bucket/d/1", b"one "),
+        ("bucket/d/e/3", b"three "),
+        ("bucket/d/x[1]", b"literal "),
+        ("bucket/dd", b"other "),
+    ]);
+    let url = buckets.url();
+    let more = ["--endpoint-url", &url, "--oss-endpoint", &url, "--no-sign-request"];
+    let ask = |arguments: &[&str]| run(&mut flatout(&[&["cat"], arguments, &more].concat()));
+    for scheme in ["s3", "oss"] {
+        let check = |arguments: &[&str], expected: &str| {
+            let typed: Vec<String> = arguments.iter().map(|word| word.replace("URL", scheme)).collect();
+            let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
+            assert_eq!(ask(&typed).clean().text(), expected, "{typed:?}");
+        };
+        check(&["URL://bucket/d/?"], "one two ");
+        check(&["URL://bucket/d/**"], "one two three literal ");
+        check(&["-r", "URL://bucket/d"], "one two three literal ");
+        check(&["-r", "URL://bucket/d/"], "one two three literal ");
+        check(&["-r", "URL://bucket/d/[e]"], "three ");
+        check(&["URL://bucket/d/x[1]"], "literal ");
+        check(&["URL://bucket/dd", "URL://bucket/d/?"], "other one two ");
+        check(&["URL://bucket/d/?", "--range", "0-1"], "ontw");
+    }
+    ask(&["s3://bucket/d/*.none"]).refused(1, &["no object there"]);
+    ask(&["-r", "s3://bucket/none"]).refused(1, &["no object there"]);
+    ask(&["-r", "s3://nowhere/d"]).refused(1, &["no such bucket"]);
+    ask(&["-r", &format!("{url}/bucket/d")]).refused(4, &["plain HTTP has no listing"]);
+    // What comes behind a hole is not written.
+    let broken = ask(&["s3://bucket/dd", "s3://bucket/none*", "s3://bucket/d/1", "--json"]);
+    assert_eq!((broken.code, broken.text()), (Some(1), "other "));
+    let events: Vec<&str> = broken.stderr.lines().filter(|line| line.starts_with('{')).collect();
+    let summary: serde_json::Value = serde_json::from_str(events.last().unwrap()).unwrap();
+    assert_eq!((&summary["objects"], &summary["ok"], &summary["skipped"]), (&2.into(), &1.into(), &1.into()));
+}
+
+/// The origin has no other version than the one that is asked for.
+#[test]
+fn a_version_is_read_and_described() {
+    let origin = Raw::start(|asked| match asked.path().ends_with("/bucket/key?versionId=v%2B1") {
+        true => right(asked, b"older", "\"e\""),
+        false => Answer::new("404 Not Found", &[("content-length", "0")], b""),
+    });
+    let (url, folder) = (origin.url(""), Folder::new());
+    let url = url.trim_end_matches('/');
+    let file = folder.at("file");
+    for source in ["s3://bucket/key", "oss://bucket/key"] {
+        let more = ["--endpoint-url", url, "--oss-endpoint", url, "--no-sign-request", "--no-verify"];
+        let ask = |arguments: &[&str]| run(&mut flatout(&[arguments, &more].concat()));
+        let version = ["--version-id", "v+1"];
+        assert_eq!(ask(&[&["cat", source][..], &version].concat()).clean().text(), "older");
+        ask(&[&["cp", source, &file][..], &version].concat()).clean();
+        assert_eq!(fs::read(&file).unwrap(), b"older");
+        fs::remove_file(&file).unwrap();
+        let said = ask(&[&["stat", source][..], &version].concat()).clean();
+        assert!(said.text().contains("size           5 (5B)"), "{}", said.text());
+        ask(&["cat", source]).refused(1, &["no such object"]);
+        for (arguments, says) in [
+            (vec!["cat", source, source], "about one object"),
+            (vec!["cat", "-r", source], "exclude each other"),
+            (vec!["cp", "-r", source, "x"], "exclude each other"),
+            (vec!["cp", "/dev/null", source], "--version-id is for downloads"),
+            (vec!["cp", source, "s3://bucket/new"], "--version-id is for downloads"),
+            (vec!["stat", "s3://bucket"], "about one object"),
+        ] {
+            ask(&[&arguments[..], &version].concat()).refused(4, &[says]);
+        }
+    }
+}
+
+#[test]
+fn stat_of_a_bucket_says_whether_it_is_there() {
+    let buckets = Buckets::new(&[("bucket/d/x", b"x")]);
+    let locked = Buckets::locked(&[("bucket/x", b"x")]);
+    let ask = |url: &str, arguments: &[&str]| {
+        let more = ["--endpoint-url", url, "--oss-endpoint", url, "--no-sign-request"];
+        run(&mut flatout(&[&["stat"], arguments, &more].concat()))
+    };
+    for scheme in ["s3", "oss"] {
+        for slash in ["", "/"] {
+            let (there, none) = (format!("{scheme}://bucket{slash}"), format!("{scheme}://nowhere{slash}"));
+            assert!(ask(&buckets.url(), &[&there]).clean().text().starts_with(&format!("{scheme}://bucket")));
+            ask(&buckets.url(), &[&none]).refused(1, &["no such bucket"]);
+            ask(&locked.url(), &[&there]).refused(5, &["stat: "]);
+        }
+    }
+    let page = "<ListBucketResult></ListBucketResult>";
+    let told = Raw::start(move |_| {
+        let length = page.len().to_string();
+        let headers = [("content-length", length.as_str()), ("x-amz-bucket-region", "eu-west-1")];
+        Answer::new("200 OK", &headers, page.as_bytes())
+    });
+    let said = ask(told.url("").trim_end_matches('/'), &["s3://bucket"]).clean();
+    assert_eq!(said.text(), "s3://bucket\n  region         eu-west-1\n");
+    let event = &ask(told.url("").trim_end_matches('/'), &["s3://bucket", "--json"]).clean().events()[0];
+    assert_eq!((&event["event"], &event["region"]), (&"bucket".into(), &"eu-west-1".into()));
+}
+
 #[test]
 fn a_file_called_as_our_temporary_ones_was_swept_away_by_the_next_copy() {
     let name = ".x.flatout-0123456789abcdef-0";

@@ -10,7 +10,27 @@ use crate::base::error::{Error, ErrorKind};
 use crate::client::Client;
 use crate::shard::call::call_whole;
 
+/// What an origin tells of a bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BucketStat {
+    /// Where it lies, as S3 tells it.
+    pub region: Option<String>,
+}
+
 impl Client {
+    /// Looks at a bucket, by a listing of one name: a HEAD needs the same permission, and is refused
+    /// without a reason.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where there is none; the origin's refusal, or the network's.
+    pub fn stat_bucket(&self, location: &Location) -> Result<BucketStat, Error> {
+        let Some(under) = location.with_key("") else { return Err(no_buckets("stat", location)) };
+        let operation = Operation::Page { under, delimiter: None, token: None, most: Some(1) };
+        let called = self.shards.call(operation);
+        let (head, _) = called.map_err(|error| error.during("stat", location))?;
+        Ok(BucketStat { region: head.bucket_region })
+    }
+
     /// Makes a bucket: in the region of the settings with S3, in that of the endpoint with OSS.
     ///
     /// # Errors
@@ -37,10 +57,7 @@ impl Client {
         step: WriteStep,
         done: Reason,
     ) -> Result<(), Error> {
-        let Some(bucket) = location.with_key("") else {
-            let error = Error::new(ErrorKind::Unsupported, "a plain http server has no buckets");
-            return Err(error.during(doing, location).with_hint("name a bucket by s3:// or oss://"));
-        };
+        let Some(bucket) = location.with_key("") else { return Err(no_buckets(doing, location)) };
         let operation = Operation::Write(Write { target: Target::from(bucket), step });
         let called = self.shards.wait_for(|shard| async move {
             match call_whole(&shard, operation).await {
@@ -65,4 +82,9 @@ impl Client {
         let url = signer.and_then(|signer| self.shared.account.presigned(&operation, &signer, expires_s));
         url.map_err(|error| error.during("presign", location))
     }
+}
+
+fn no_buckets(doing: &'static str, location: &Location) -> Error {
+    let error = Error::new(ErrorKind::Unsupported, "a plain http server has no buckets");
+    error.during(doing, location).with_hint("name a bucket by s3:// or oss://")
 }

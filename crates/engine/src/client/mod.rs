@@ -1,6 +1,6 @@
 //! The client: it owns everything. No statics, threads at the first use, nothing left when it is dropped.
 
-mod buckets;
+pub(crate) mod buckets;
 pub(crate) mod config;
 mod copy;
 pub(crate) mod deep_listing;

@@ -156,7 +156,6 @@ fn locations(snapshot: &mut Snapshot) {
     }
     for line in [
         &["cat", "s3://bucket/"][..],
-        &["stat", "s3://bucket"],
         &["stat", "bucket/key"],
         &["ls", "http://host/folder/"],
         &["ls", "bucket"],
