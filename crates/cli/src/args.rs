@@ -159,12 +159,17 @@ impl Command {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub struct Cp {
     /// To download: s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
     /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]. To upload: a file, a pattern of
     /// files, a pipe, or - for standard input
     #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     pub source: String,
+    /// More of them, each copied by itself, into a folder or below a prefix that ends in '/'; options stand
+    /// before the first or behind DST
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    pub more: Vec<String>,
     /// To download: a file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or -
     /// for standard output. To upload, or to copy an object to another: s3://BUCKET/KEY or oss://BUCKET/KEY;
     /// a prefix that ends in '/', or a bucket, gets the source's name

@@ -32,6 +32,7 @@ Examples:
   flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
   flatout cp 's3://logs/2026-11-2?/*.zst' logs/
   flatout cp model.safetensors s3://models/llama/
+  flatout cp model.safetensors report.html s3://site/incoming/
   flatout cp -r checkpoints/ s3://models/checkpoints/ --exclude '*.tmp'
   flatout cp report.html oss://site/index.html --cache-control max-age=300
   pg_dump db | zstd | flatout cp - s3://backups/db.zst

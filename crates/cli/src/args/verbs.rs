@@ -38,6 +38,7 @@ impl Mv {
         Cp {
             symlinks: Symlinks::default(),
             source: self.source.clone(),
+            more: Vec::new(),
             target: self.target.clone(),
             range: None,
             version_id: None,

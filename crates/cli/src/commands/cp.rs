@@ -10,7 +10,7 @@ use flatout_wire::location::Location;
 
 use crate::args::Cp;
 use crate::commands::copied::{AfterCopy, amount};
-use crate::commands::{cp_between, cp_many, cp_upload};
+use crate::commands::{cp_between, cp_many, cp_several, cp_upload};
 use crate::console::{Carries, Console};
 use crate::download::{Download, TransferOutcome};
 use crate::events;
@@ -45,7 +45,10 @@ impl CopyTarget {
 }
 
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
-    run_and(args, console, &|_, _| Ok(()))
+    match args.more.is_empty() {
+        true => run_and(args, console, &|_, _| Ok(())),
+        false => cp_several::run(args, console),
+    }
 }
 
 /// Copies, and does what is to be done after a copy of one object.

@@ -9,6 +9,7 @@ pub mod cp;
 pub mod cp_between;
 mod cp_between_many;
 pub mod cp_many;
+pub mod cp_several;
 pub mod cp_through;
 pub mod cp_upload;
 pub mod cp_upload_many;

@@ -34,7 +34,6 @@ const FLAGS: &[(&[&str], &str)] = &[
         "leave it out: an object that is not restored is an error, and stops no other",
     ),
     (&["--metadata-directive"], "leave it out: a copy keeps the metadata of its source"),
-    (&["--no-verify-ssl"], "certificates are always verified: --ca-bundle FILE names one to trust"),
     (&["--retry-count"], "as s5cmd's --retry-count: --retries"),
     (&["--credentials-file"], "AWS_SHARED_CREDENTIALS_FILE names the file"),
 ];

@@ -106,7 +106,7 @@ fn the_examples_work() {
             }
             // What uploads send.
             for file in ["model.safetensors", "report.html"] {
-                if ["cp", "mv", "hash"].iter().any(|verb| line.contains(&format!("{verb} {file} "))) {
+                if line.contains(&format!(" {file} ")) {
                     std::fs::write(here.path().join(file), "content").unwrap();
                 }
             }

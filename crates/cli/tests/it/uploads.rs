@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,57 @@ fn a_file_takes_the_name_that_the_target_says() {
     run(&mut at(&buckets, &[&["cp", &file, "s3://bucket/other"][..], &options].concat())).clean();
     let stat = run(&mut at(&buckets, &["stat", "s3://bucket/other"])).clean();
     assert!(stat.text().contains("a/b") && stat.text().contains("ann"), "{}", stat.text());
+}
+
+/// What a shell makes of a pattern, and the other way.
+#[test]
+fn several_sources_go_into_one_folder() {
+    let buckets = Buckets::new(&[("bucket/x", b""), ("bucket/d/other", b"other")]);
+    let (folder, url) = (Folder::new(), buckets.url());
+    let more = ["--endpoint-url", &url, "--oss-endpoint", &url, "--no-sign-request"];
+    let ask = |arguments: &[&str]| run(&mut flatout(&[&["cp"], arguments, &more].concat()));
+    let (a, b, c, none, new) =
+        (folder.at("a"), folder.at("b"), folder.at("c"), folder.at("none"), folder.at("new/"));
+    for file in [&a, &b, &c] {
+        fs::write(file, file.as_bytes()).unwrap();
+    }
+    for scheme in ["s3", "oss"] {
+        let prefix = format!("{scheme}://bucket/{scheme}/");
+        let said = ask(&[&a, &b, &c, &prefix]).clean();
+        assert_eq!(said.text().matches(" -> ").count(), 3, "{}", said.text());
+        for file in [&a, &b, &c] {
+            let name = Path::new(file).file_name().unwrap();
+            let stored = fs::read(buckets.root().join("bucket").join(scheme).join(name)).unwrap();
+            assert_eq!(stored, file.as_bytes());
+        }
+        // One that fails stops no other.
+        let some = ask(&["-n", &a, &none, &b, &format!("{prefix}some/")]);
+        assert_eq!(some.code, Some(1), "{}", some.stderr);
+        assert!(some.stderr.contains("none: No such file"), "{}", some.stderr);
+        assert!(buckets.root().join(format!("bucket/{scheme}/some/b")).exists());
+        let (x, y) = (format!("{prefix}a"), format!("{prefix}b"));
+        fs::create_dir(&new).unwrap();
+        ask(&[&x, &y, &format!("{scheme}://bucket/d/*"), &new]).clean();
+        for (name, bytes) in [("new/a", a.as_bytes()), ("new/b", b.as_bytes()), ("new/other", b"other")] {
+            assert_eq!(fs::read(folder.at(name)).unwrap(), bytes, "{scheme} {name}");
+        }
+        fs::remove_dir_all(&new).unwrap();
+        ask(&[&x, &y, &format!("{scheme}://bucket/copies/")]).clean();
+        assert!(buckets.root().join("bucket/copies/b").exists());
+        fs::remove_dir_all(buckets.root().join("bucket/copies")).unwrap();
+    }
+    for (arguments, says) in [
+        (&[&a[..], &b, "s3://bucket/new"][..], "need a folder or a prefix"),
+        (&["s3://bucket/x", "s3://bucket/d/other", &none], "need a folder or a prefix"),
+        (&["s3://bucket/x", "s3://bucket/d/other", "-"], "need a folder or a prefix"),
+        (&["-r", &a, &b, "s3://bucket/new/"], "one folder"),
+        (&[&a, "-", "s3://bucket/new/"], "no name to use"),
+        (&["s3://bucket/x", "s3://bucket/d/x", &folder.at("")], "the same name"),
+        (&["s3://bucket/x", "s3://bucket/y", &folder.at(""), "--range", "0-1"], "about one object"),
+    ] {
+        ask(arguments).refused(4, &[says]);
+        assert!(!buckets.root().join("bucket/new").exists() && !Path::new(&none).exists());
+    }
 }
 
 #[test]
