@@ -7,15 +7,17 @@ use std::time::Duration;
 const FIRST: u32 = 8;
 /// A doubling pays if a page takes at most so many times as long: that is a quarter more pages a second.
 const SLOWER_MOST: f64 = 1.6;
-/// After one that did not, so many rounds are waited until the next try.
-const ROUNDS_HELD: u32 = 16;
+/// After one that did not, so many rounds are waited until the next try: it may have been the machine.
+const ROUNDS_HELD: u32 = 4;
+/// … and after the origin has asked for less.
+const ROUNDS_THROTTLED: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct Width {
     now: u32,
     most: u32,
-    /// How long a page took at half the width, in seconds.
-    before: Option<f64>,
+    /// How long a page took at half the width.
+    before: Option<Duration>,
     held: u32,
     round: Round,
     /// When the width changed last.
@@ -27,9 +29,8 @@ pub(super) struct Width {
 /// As many pages as may be in flight, of those that were asked for since the width changed.
 #[derive(Debug, Default)]
 struct Round {
-    pages: u32,
-    /// Of all of them.
-    took: Duration,
+    /// How long each took.
+    took: Vec<Duration>,
     /// As many pages were in flight as may be.
     is_full: bool,
 }
@@ -63,25 +64,27 @@ impl Width {
         if asked < self.changed {
             return;
         }
-        self.round.pages += 1;
-        self.round.took += now.saturating_sub(asked);
-        if self.round.pages < self.now {
+        self.round.took.push(now.saturating_sub(asked));
+        if self.round.took.len() < self.now as usize {
             return;
         }
-        let round = std::mem::take(&mut self.round);
+        let mut round = std::mem::take(&mut self.round);
         if round.is_full {
-            self.on_round(round.took.as_secs_f64() / f64::from(round.pages), now);
+            // A few that were late say nothing of the width.
+            let middle = round.took.len() / 2;
+            let (_, median, _) = round.took.select_nth_unstable(middle);
+            self.on_round(*median, now);
         }
     }
 
-    /// So long a page took, in seconds.
-    fn on_round(&mut self, took: f64, now: Duration) {
+    /// So long a page took, as a rule.
+    fn on_round(&mut self, took: Duration, now: Duration) {
         if self.held > 0 {
             self.held -= 1;
             return;
         }
         match self.before {
-            Some(before) if took > before * SLOWER_MOST => {
+            Some(before) if took > before.mul_f64(SLOWER_MOST) => {
                 (self.before, self.held) = (None, ROUNDS_HELD);
                 self.change((self.now / 2).max(1), now);
             }
@@ -104,7 +107,7 @@ impl Width {
             return;
         }
         self.throttled = Some(now);
-        (self.before, self.held) = (None, ROUNDS_HELD);
+        (self.before, self.held) = (None, ROUNDS_THROTTLED);
         self.change((self.now / 2).max(1), now);
     }
 }
@@ -136,8 +139,8 @@ mod tests {
     fn it_grows_as_long_as_it_pays() {
         assert_eq!(width_after(800, 128, 1e9), 128);
         assert_eq!(width_after(800, 20, 1e9), 20);
-        assert!((8..=32).contains(&width_after(400, 128, 160.0)));
-        assert!(width_after(400, 128, 20.0) <= 16);
+        assert!((8..=64).contains(&width_after(400, 128, 160.0)));
+        assert!(width_after(400, 128, 20.0) <= 32);
     }
 
     #[test]
