@@ -1,5 +1,6 @@
 //! Buckets made and deleted, and URLs that let others write an object.
 
+use flatout_wire::listing::PageStart;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 use flatout_wire::verdict::Reason;
@@ -25,7 +26,7 @@ impl Client {
     /// [`ErrorKind::NotFound`] where there is none; the origin's refusal, or the network's.
     pub fn stat_bucket(&self, location: &Location) -> Result<BucketStat, Error> {
         let Some(under) = location.with_key("") else { return Err(no_buckets("stat", location)) };
-        let operation = Operation::Page { under, delimiter: None, token: None, most: Some(1) };
+        let operation = Operation::Page { under, delimiter: None, start: PageStart::First, most: Some(1) };
         let called = self.shards.call(operation);
         let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(BucketStat { region: head.bucket_region })
