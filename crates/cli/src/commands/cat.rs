@@ -20,8 +20,8 @@ use crate::{origin, outages};
 /// What one argument means.
 enum Plan {
     One(Location),
-    /// In the order of the listing, which is that of keys.
-    Many(Source),
+    /// As it was asked for, in the order of the listing, which is that of keys.
+    Many(Location, Source),
 }
 
 pub fn run(args: &args::Cat, console: &Console) -> Result<Exit, Failure> {
@@ -46,9 +46,9 @@ pub fn run(args: &args::Cat, console: &Console) -> Result<Exit, Failure> {
         match plan {
             // Those behind a failure are named, and not tried.
             Plan::One(_) if cat.ended.is_some() => cat.summary.objects += 1,
-            Plan::Many(_) if cat.ended.is_some() => {}
+            Plan::Many(..) if cat.ended.is_some() => {}
             Plan::One(location) => cat.write(location)?,
-            Plan::Many(source) => cat.write_all(source)?,
+            Plan::Many(typed, source) => cat.write_all(typed, source)?,
         }
     }
     origin::remember(&client);
@@ -78,7 +78,10 @@ fn plan(args: &args::Cat, typed: &str, client: &Client) -> Result<Plan, Failure>
             return origin::object_or_mark(client, "read", typed, version_id).map(Plan::One);
         }
     };
-    source.map(Plan::Many).ok_or_else(|| no_listing("read", &location))
+    match source {
+        Some(source) => Ok(Plan::Many(location, source)),
+        None => Err(no_listing("read", &location)),
+    }
 }
 
 /// How a run ends before its last object.
@@ -102,7 +105,7 @@ struct Cat<'a> {
 }
 
 impl Cat<'_> {
-    fn write_all(&mut self, source: &Source) -> Result<(), Failure> {
+    fn write_all(&mut self, typed: &Location, source: &Source) -> Result<(), Failure> {
         let before = self.summary.objects;
         for entry in self.client.list(&source.location, source.deep)? {
             let entry = match entry {
@@ -128,7 +131,7 @@ impl Cat<'_> {
             }
         }
         if self.summary.objects == before {
-            let failure = Failure::not_found(format!("read: {}: no object there", source.location));
+            let failure = Failure::not_found(format!("read: {typed}: no object there"));
             self.fail(&failure.with_hint("`flatout ls` shows what there is"));
         }
         Ok(())
