@@ -54,6 +54,8 @@ struct Walked<I: Iterator> {
     /// The name that the head had before.
     last: Option<String>,
     unknown: Vec<Covers>,
+    /// What else has a name of the source: the target keeps what lies below it, too.
+    taken: Option<Vec<(Covers, By)>>,
     is_over: bool,
 }
 
@@ -66,7 +68,7 @@ where
     /// `a` and `a/b` are two objects.
     pub fn new(source: S, target: T, target_is_folder: bool) -> Join<S, T> {
         Join {
-            source: Walked::new(source),
+            source: Walked { taken: Some(Vec::new()), ..Walked::new(source) },
             target: Walked::new(target),
             files: target_is_folder.then(Vec::new),
         }
@@ -91,7 +93,7 @@ where
 
 impl<F: 'static, I: Iterator<Item = Item<F>>> Walked<I> {
     fn new(items: I) -> Walked<I> {
-        Walked { items, head: None, last: None, unknown: Vec::new(), is_over: false }
+        Walked { items, head: None, last: None, unknown: Vec::new(), taken: None, is_over: false }
     }
 
     /// Reads the next item where there is none. `Err` for one that does not come behind the one before.
@@ -150,11 +152,26 @@ impl<F: 'static, I: Iterator<Item = Item<F>>> Walked<I> {
         match self.head.take_if(|head| name(head) == Some(wanted)) {
             Some(Item::Present(entry)) => Side::Present(entry),
             Some(Item::Folder { .. }) => Side::Folder,
-            Some(Item::Taken { by, .. }) => Side::Taken(by),
+            Some(Item::Taken { name, by }) => {
+                if let Some(taken) = &mut self.taken {
+                    taken.push((Covers::Path(name), by.clone()));
+                }
+                Side::Taken(by)
+            }
             // What was told after all is known.
             Some(Item::Unknown { .. } | Item::LeftOut { .. }) | None if is_unknown => Side::Unknown,
-            Some(Item::Unknown { .. } | Item::LeftOut { .. }) | None => Side::Absent,
+            Some(Item::Unknown { .. } | Item::LeftOut { .. }) | None => self.below_taken(wanted),
         }
+    }
+}
+
+impl<I: Iterator> Walked<I> {
+    /// The side of a name that was not told.
+    fn below_taken(&mut self, wanted: &str) -> Side {
+        let Some(taken) = &mut self.taken else { return Side::Absent };
+        taken.retain(|(covers, _)| !covers.is_behind(wanted));
+        let above = taken.iter().find(|(covers, _)| covers.has(wanted));
+        above.map_or(Side::Absent, |(_, by)| Side::Taken(by.clone()))
     }
 }
 

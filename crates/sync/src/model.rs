@@ -207,6 +207,20 @@ fn run(source: &Tree, target: &Tree) -> BTreeMap<String, u64> {
 }
 
 #[test]
+fn what_cannot_be_copied_keeps_all_below_its_name() {
+    let present = |name: &&str| Item::<()>::Present(entry(name, 1));
+    let source = [Item::Taken { name: "a".to_owned(), by: "a symbolic link".into() }, present(&"a.b")];
+    let target = ["a", "a.b", "a/b", "a/c/d", "a0"].iter().map(present);
+    let kept: Vec<String> = Join::new(source.into_iter(), target, false)
+        .filter_map(|joined| match joined {
+            Joined::Pair { name, source: Side::Taken(_), .. } => Some(name),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, ["a", "a/b", "a/c/d"]);
+}
+
+#[test]
 fn a_file_where_a_folder_has_to_be_blocks_all_below_it() {
     let of = |names: &[&str]| -> Vec<Item<()>> {
         names.iter().map(|name| Item::Present(entry(name, 1))).collect()

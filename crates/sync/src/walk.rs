@@ -128,7 +128,13 @@ impl Walk {
         let mut has_more = false;
         for entry in fs::read_dir(&path)? {
             let entry = entry?;
-            let kind = self.kind(&entry.path(), entry.file_type()?);
+            let found = match entry.file_type() {
+                Ok(found) => found,
+                // It has vanished: its folder has not.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let kind = self.kind(&entry.path(), found);
             let mut sorts_as = entry.file_name().into_vec();
             let taken = (kind == Kind::Folder && self.rules.is_target)
                 .then(|| Name { sorts_as: sorts_as.clone(), kind: Kind::Special("a folder") });

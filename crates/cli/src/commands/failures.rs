@@ -45,6 +45,19 @@ impl<'a> Failures<'a> {
         event
     }
 
+    /// A part of the whole could not be read. Those of a kind are said once, as those of objects are.
+    pub fn of_part(&mut self, failure: Failure) -> Result<(), Failure> {
+        self.exit = self.exit.max(failure.exit);
+        let event = self.console.event(Carries::Lines, &events::Error::from(&failure));
+        let (doing, rest) = failure.message.split_once(": ").unwrap_or(("", &failure.message));
+        let (object, cause) = rest.rsplit_once(": ").unwrap_or(("", rest));
+        let (reason, object) = (format!("{doing} {cause} {}", failure.kind), object.to_owned());
+        if let Some((_, failure)) = self.repeats.take(&reason, (object, failure)) {
+            self.show(failure);
+        }
+        event
+    }
+
     /// The whole failed.
     pub fn of_all(&mut self, failure: &Failure) {
         self.exit = self.exit.max(failure.exit);

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod bench_put;
+mod cloud;
 mod commands;
 mod config;
 mod credentials;
@@ -31,6 +32,9 @@ mod run;
 mod secrets;
 mod sweep;
 mod sync;
+mod sync_deletions;
+mod sync_faults;
+mod sync_kills;
 mod tails;
 mod tls;
 mod uploads;

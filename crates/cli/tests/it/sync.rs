@@ -576,7 +576,7 @@ fn a_report_has_a_line_for_each_object() {
 impl Ended {
     /// The code, and an error that says all this; other lines may come before and behind.
     #[track_caller]
-    fn refused_with(self, code: i32, says: &[&str]) -> Ended {
+    pub fn refused_with(self, code: i32, says: &[&str]) -> Ended {
         for part in says {
             assert!(self.stderr.contains(part), "{}lacks {part:?}", self.stderr);
         }

@@ -96,7 +96,7 @@ fn we_read_what_oss_clients_wrote() {
 }
 
 /// One of the clients of S3 in Python, asking that server, with `home` as its home.
-fn python(bucket: &Bucket, keys: (&str, &str), home: &Folder, program: &str) -> Command {
+pub fn python(bucket: &Bucket, keys: (&str, &str), home: &Folder, program: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "90"]);
     command.arg(installed(program, &[cache().join("python/bin").join(program)]));

@@ -27,6 +27,7 @@ mod replaced;
 mod s3_clients;
 mod served;
 mod shells;
+mod sync;
 mod tls;
 mod uploads;
 mod verbs;

@@ -226,7 +226,10 @@ impl Carrier<'_> {
         let is_full = matches!(refused.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem);
         is_full.then(|| {
             let full = Failure::usage(format!("sync: {shown}: nothing more can be written"));
-            let full = full.with_hint("free some space, and run it again: it goes on from there");
+            let full = full.with_hint(match refused.kind() {
+                ReadOnlyFilesystem => "make the file system writable, or choose another folder",
+                _ => "free some space, and run it again: it goes on from there",
+            });
             Failure { exit: Exit::Failed, kind: "local_io".into(), ..full }
         })
     }
@@ -354,7 +357,12 @@ impl Running {
         match self {
             Running::Down(many) => many.incomplete(),
             Running::Up(many, _) => many.incomplete(),
-            Running::Between(_) => None,
+            Running::Between(between) => {
+                let progress = between.progress.lock().unwrap_or_else(PoisonError::into_inner);
+                let why = "a thread of the copies ended early";
+                (!progress.is_complete)
+                    .then(|| Error::new(flatout_engine::ErrorKind::Internal, why).during("copy", ""))
+            }
         }
     }
 

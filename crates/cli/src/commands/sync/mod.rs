@@ -8,6 +8,7 @@ mod sums;
 mod tell;
 mod trees;
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use flatout_engine::{Client, Dialect, Folder};
@@ -47,10 +48,11 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
         _ => Sums::default(),
     };
     let asker = Asker::new(client.clone(), source.clone(), target.clone(), sums);
-    let sync = Trees { args, client: &client, source: &source, target: &target, way, asker: &asker };
+    let root = root(&source);
+    let sync = Trees { args, client: &client, source: &source, root, target: &target, way, asker: &asker };
     let mut telling = Telling::new(args, console, &source, &target, way);
     // Before anything is made: a tree that cannot be read leaves no folder behind.
-    let plan = sync.plan()?;
+    let plan = sync.plan(compare(args))?;
     let later = match args.dry_run {
         true => sync.only_say(plan, &mut telling)?,
         false => {
@@ -106,11 +108,30 @@ fn check(args: &Sync, source: &Tree, target: &Tree) -> Result<Way, Failure> {
     Ok(way)
 }
 
+fn compare(args: &Sync) -> Compare {
+    match args {
+        Sync { size_only: true, .. } => Compare::Size,
+        Sync { exact_timestamps: true, .. } => Compare::ExactTime,
+        Sync { checksum: true, .. } => Compare::Content,
+        _ => Compare::SizeAndTime,
+    }
+}
+
+/// Device and inode of a folder.
+fn root(tree: &Tree) -> Option<(u64, u64)> {
+    match tree {
+        Tree::Folder(path) => path.metadata().ok().map(|found| (found.dev(), found.ino())),
+        Tree::Objects(_) => None,
+    }
+}
+
 /// What both walks of the trees share.
 struct Trees<'a> {
     args: &'a Sync,
     client: &'a Arc<Client>,
     source: &'a Tree,
+    /// What the source's path led to at the beginning.
+    root: Option<(u64, u64)>,
     target: &'a Tree,
     way: Way,
     asker: &'a Asker,
@@ -118,7 +139,7 @@ struct Trees<'a> {
 
 impl Trees<'_> {
     /// A walk through both trees, from the beginning.
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, compare: Compare) -> Result<Plan, Failure> {
         let source = trees::source(self.args, self.client, self.source, self.target)?;
         let target =
             trees::target(self.args, self.client, self.target, self.source).map_err(
@@ -127,12 +148,6 @@ impl Trees<'_> {
                     false => failure,
                 },
             )?;
-        let compare = match self.args {
-            Sync { size_only: true, .. } => Compare::Size,
-            Sync { exact_timestamps: true, .. } => Compare::ExactTime,
-            Sync { checksum: true, .. } => Compare::Content,
-            _ => Compare::SizeAndTime,
-        };
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
         let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
         let folders = if self.args.empty_folders { Folders::Empty } else { Folders::None };
@@ -181,6 +196,11 @@ impl Trees<'_> {
             telling.keep_extras(extra_count, why);
             return Ok(());
         }
+        if root(self.source) != self.root {
+            telling.failures.of_all(&self.exchanged());
+            telling.keep_extras(extra_count, "the source is another folder than at the beginning");
+            return Ok(());
+        }
         if let Some(most) = self.args.max_delete.filter(|most| extra_count > *most) {
             telling.summary.extra = extra_count;
             let why = format!(
@@ -200,6 +220,7 @@ impl Trees<'_> {
             client: self.client,
             source: self.source,
             target: self.target,
+            filters: &self.args.filters,
             folder,
             most: self.args.max_delete.unwrap_or(u64::MAX),
             prunes: self.args.empty_folders,
@@ -209,7 +230,8 @@ impl Trees<'_> {
             return removal.remove(extras.into_iter(), telling);
         }
         // More than were kept in memory: both trees are walked again, which makes what is known newer, too.
-        removal.remove_of_plan(self.plan()?, telling)
+        // Nothing has to be asked for that.
+        removal.remove_of_plan(self.plan(Compare::Size)?, telling)
     }
 
     /// Whether the source is most likely a mistake: it has nothing, and all of the target would go.
@@ -218,6 +240,13 @@ impl Trees<'_> {
             Tree::Objects(_) => self.args.max_delete.is_none(),
             Tree::Folder(_) => self.args.delete && extra_count > 0 && self.args.max_delete.is_none(),
         }
+    }
+
+    /// A disk that was unmounted in the meantime has names no more, which makes all others extra.
+    fn exchanged(&self) -> Failure {
+        let message = format!("sync: {}: it is not the folder that it was", self.source.shown());
+        let failure = Failure { exit: Exit::Incomplete, ..Failure::not_found(message) };
+        failure.with_hint("mount it or put it back, and run it again")
     }
 
     fn nothing_there(&self) -> Failure {

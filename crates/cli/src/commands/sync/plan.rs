@@ -111,6 +111,12 @@ impl Iterator for Plan {
                 (Some(Step::ExtraFolder(_)), Way::Down, Folders::None) => continue,
                 (step, ..) => step,
             };
+            // What only the target has in it makes no folder of the source's less empty.
+            if let (Some(folder), Some(Step::Extra(_) | Step::ExtraFolder(_))) = (&self.folder, &step)
+                && step.as_ref().and_then(Step::name).is_some_and(|name| name.starts_with(folder.as_str()))
+            {
+                return step;
+            }
             // A folder is empty where what comes next does not lie in it.
             let name = step.as_ref().and_then(Step::name);
             let empty = self.folder.take().filter(|folder| name.is_none_or(|name| !name.starts_with(folder)));

@@ -2,6 +2,9 @@
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_engine::{Client, Deletion, Folder};
 
@@ -12,12 +15,15 @@ use super::trees::Tree;
 use crate::console::Carries;
 use crate::failure::Failure;
 use crate::progress::Bar;
+use crate::select::Filters;
 
 /// How extra names are removed.
 pub struct Removal<'a> {
     pub client: &'a Client,
     pub source: &'a Tree,
     pub target: &'a Tree,
+    /// What they leave out is not the source's, even where it has the file.
+    pub filters: &'a Filters,
     /// The target, where it is a folder.
     pub folder: Option<Folder>,
     pub most: u64,
@@ -33,32 +39,47 @@ impl Removal<'_> {
         extras: impl Iterator<Item = Extra> + Send + 'static,
         telling: &mut Telling<'_>,
     ) -> Result<(), Failure> {
-        let source = self.source.clone();
-        let is_gone = move |extra: &Extra| match (&source, extra) {
-            // What has appeared meanwhile is not extra.
-            (Tree::Folder(folder), Extra::Entry(entry)) => folder
-                .join(entry.name.trim_end_matches('/'))
-                .symlink_metadata()
-                .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)),
+        let (source, filters) = (self.source.clone(), self.filters.clone());
+        let appeared = Arc::new(AtomicU64::new(0));
+        let (counted, mut left) = (appeared.clone(), self.most);
+        let extras = extras.filter(move |extra| match (&source, extra) {
+            (Tree::Folder(folder), Extra::Entry(entry)) if has(folder, &entry.name, &filters) => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                false
+            }
             _ => true,
-        };
-        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
-        let extras = extras.filter(is_gone).take(most);
+        });
+        // Folders are in no count.
+        let extras = extras.take_while(move |extra| {
+            let is_allowed = left > 0 || matches!(extra, Extra::Folder(_));
+            left = left.saturating_sub(u64::from(matches!(extra, Extra::Entry(_))));
+            is_allowed
+        });
         match (&self.folder, self.dry_run) {
             (_, true) => self.only_say(extras, telling),
             (Some(folder), false) => self.remove_files(folder, extras, telling),
             (None, false) => self.remove_objects(extras, telling),
-        }
+        }?;
+        telling.summary.extra += appeared.load(Ordering::Relaxed);
+        Ok(())
     }
 
-    /// Removes those of a walk of its own. What is not known in it is not extra.
+    /// Removes those of a walk of its own. What is not known in it is not extra, and is told.
     pub fn remove_of_plan(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<(), Failure> {
-        let extras = plan.filter_map(|step| match step {
+        let unread = Arc::<Mutex<Vec<Failure>>>::default();
+        let noted = unread.clone();
+        let extras = plan.filter_map(move |step| match step {
             Step::Extra(entry) => Some(Extra::Entry(entry)),
             Step::ExtraFolder(name) => Some(Extra::Folder(name)),
+            Step::Unread(failure) => {
+                noted.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+                None
+            }
             _ => None,
         });
-        self.remove(extras, telling)
+        self.remove(extras, telling)?;
+        let unread = std::mem::take(&mut *unread.lock().unwrap_or_else(PoisonError::into_inner));
+        unread.into_iter().try_for_each(|failure| telling.on_step(Step::Unread(failure)))
     }
 
     fn only_say(
@@ -150,6 +171,23 @@ impl Removal<'_> {
         telling.failures.of_all(&Failure::interrupted(why).with_hint("run it again: it goes on from there"));
         Ok(())
     }
+}
+
+/// Whether the source has the file by now: what has appeared since the walk is not extra.
+fn has(folder: &Path, name: &str, filters: &Filters) -> bool {
+    let path = name.trim_end_matches('/');
+    let is_taken = if path == name { filters.take(path) } else { filters.goes_into(path) };
+    // No file has such a name, and `/etc` would be looked for elsewhere.
+    let is_odd = path.split('/').any(|part| matches!(part, "" | "." | ".."));
+    is_taken
+        && !is_odd
+        && folder.join(path).symlink_metadata().map_or_else(
+            |error| {
+                use ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+                !matches!(error.kind(), NotFound | NotADirectory | InvalidFilename | InvalidInput)
+            },
+            |_| true,
+        )
 }
 
 /// Removes a folder that is empty, and those above it that become so. One that stays for another reason is

@@ -93,8 +93,7 @@ impl<'a> Telling<'a> {
             }
             Step::Unread(failure) => {
                 self.is_unknown = true;
-                self.failures.of_all(&failure);
-                Ok(())
+                self.failures.of_part(failure)
             }
         }
     }

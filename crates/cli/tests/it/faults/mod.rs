@@ -38,7 +38,7 @@ const ENOUGH: u64 = 10;
 fn what_is_seen_on_bad_days_is_what_the_table_says() {
     let (rows, authority) = (rows(), Authority::new());
     let cells = cells(&rows, &authority);
-    let (seeds, mut met) = (seeds(), BTreeMap::<String, usize>::new());
+    let (seeds, mut met) = (seeds(SEEDS), BTreeMap::<String, usize>::new());
     let many = seeds.clone().count() as u64 >= ENOUGH;
     for seed in seeds {
         let begun = Instant::now();
@@ -74,14 +74,15 @@ const MANY: &str = "FLATOUT_SEEDS";
 const FIRST: &str = "FLATOUT_FIRST_SEED";
 const CELL: &str = "FLATOUT_CELL";
 
-fn seeds() -> RangeInclusive<u64> {
+/// Those that the environment names, else so many.
+pub fn seeds(default: u64) -> RangeInclusive<u64> {
     let number = |name: &str| -> Option<u64> {
         Some(std::env::var(name).ok()?.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
     let first = number(FIRST).unwrap_or(1);
     match (number(SEED), number(MANY)) {
         (Some(seed), _) => seed..=seed,
-        (None, many) => first..=first + many.unwrap_or(SEEDS) - 1,
+        (None, many) => first..=first + many.unwrap_or(default) - 1,
     }
 }
 
