@@ -1,5 +1,6 @@
 //! A folder that knows what should be in it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,4 +45,23 @@ pub fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| name(entry.unwrap().path())).collect();
     names.sort();
     names
+}
+
+/// Files below a folder, by their paths; none of a folder that is not there.
+pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(&at).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => {
+                    let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                    found.insert(name, fs::read(&path).unwrap());
+                }
+            }
+        }
+    }
+    found
 }

@@ -1,4 +1,4 @@
-//! `flatout sync`: what is copied, what is deleted, and what is neither. Both dialects, all directions.
+//! `flatout sync`: which names are copied, deleted or left alone. Both dialects, all directions.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use flatout_server::Store;
 use serde_json::Value;
 
-use crate::folder::Folder;
+use crate::folder::{Folder, files};
 use crate::objects::{Buckets, start};
 use crate::program::{Ended, flatout, run, without_override};
 use crate::raw::{Answer, Raw};
@@ -40,25 +40,6 @@ fn done(buckets: &Buckets, arguments: &[&str]) -> Value {
 fn counts(buckets: &Buckets, arguments: &[&str]) -> [u64; 3] {
     let summary = done(buckets, arguments);
     ["ok", "unchanged", "deleted"].map(|name| summary[name].as_u64().unwrap())
-}
-
-/// Files below a folder, by their paths.
-pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(&at).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => open.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-                    found.insert(name, fs::read(&path).unwrap());
-                }
-            }
-        }
-    }
-    found
 }
 
 /// A folder with these files.
@@ -335,7 +316,7 @@ fn pipes_and_links_keep_the_objects_of_their_names() {
     );
     assert_eq!(ended.events().pop().unwrap()["deleted"], 1);
     assert_eq!(fs::read(buckets.root().join("bucket/d/link")).unwrap(), b"2");
-    // What is excluded is not warned of.
+    // An excluded name causes no warning.
     sync(&buckets, &[arguments, &["--exclude", "socket", "--exclude", "link"]].concat()).clean();
     let followed = sync(&buckets, &[&up.at(""), "s3://bucket/d", "--exclude", "socket"]).clean();
     assert!(followed.text().contains("1 copied, 1 unchanged"), "{}", followed.text());

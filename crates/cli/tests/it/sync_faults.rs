@@ -347,7 +347,7 @@ impl Work<'_> {
     fn target(&self) -> Bodies {
         match self.case.target_place() {
             Some(prefix) => self.cloud.below(prefix),
-            None => crate::sync::files(&self.disk.join("tree")),
+            None => crate::folder::files(&self.disk.join("tree")),
         }
     }
 

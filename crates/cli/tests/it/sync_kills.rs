@@ -9,9 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cloud::{Cloud, now_s};
-use crate::folder::Folder;
+use crate::folder::{Folder, files};
 use crate::program::{ended, run, signal};
-use crate::sync::{at, files, tree};
+use crate::sync::{at, tree};
 
 const HOUR_S: i64 = 3_600;
 /// Names of the source alone, of both with other content, and of the target alone.

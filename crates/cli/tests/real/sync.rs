@@ -1,6 +1,5 @@
-//! `flatout sync` against servers that nobody here wrote, and beside `aws s3 sync` on the same trees.
+//! `flatout sync` against third-party servers, and beside `aws s3 sync` on the same trees.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -10,7 +9,7 @@ use serde_json::Value;
 use crate::both_ways::python;
 use crate::bytes;
 use crate::clients::good;
-use crate::folder::Folder;
+use crate::folder::{Folder, files};
 use crate::minio::{ACCESS_KEY, Bucket, SECRET_KEY};
 use crate::program::run;
 use crate::versitygw;
@@ -25,24 +24,6 @@ const FILES: [(&str, usize); 7] = [
     ("blank + % ü/x&<é>", 5),
     ("z", 9 << 20),
 ];
-
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(&at).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => open.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-                    found.insert(name, fs::read(&path).unwrap());
-                }
-            }
-        }
-    }
-    found
-}
 
 /// Those files, an hour old.
 fn lay_down(folder: &Path) {
