@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod failure;
 mod files;
+mod hashing;
 mod help;
 mod hint;
 mod knobs;

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use flatout_engine::{Dialect, Stat};
-use flatout_wire::checksum::{Algorithm, Hasher};
-use md5::{Digest, Md5};
+use flatout_wire::checksum;
 
 use crate::args::{Hash, HashName};
 use crate::commands::stat::checksum_event;
@@ -13,10 +12,9 @@ use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
+use crate::hashing::{self, Algorithm};
 use crate::{origin, outages};
 
-/// As much is read at once.
-const PIECE_BYTES: usize = 1 << 20;
 const ALL: [HashName; 4] = [HashName::Crc64nvme, HashName::Crc64xz, HashName::Crc32c, HashName::Md5];
 
 pub fn run(args: &Hash, console: &Console) -> Result<Exit, Failure> {
@@ -59,8 +57,9 @@ fn stated(args: &Hash, typed: &str, console: &Console) -> Result<events::Hash, F
     let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
     outages::tell_without_bar(&client, console);
     let stat: Stat = client.stat(&location)?;
-    let wanted =
-        |name: &str| args.algorithm.is_empty() || args.algorithm.iter().any(|one| self::name(*one) == name);
+    let wanted = |name: &str| {
+        args.algorithm.is_empty() || args.algorithm.iter().any(|one| algorithm(*one).name() == name)
+    };
     let checksums: Vec<events::Checksum> =
         stat.checksums.iter().map(checksum_event).filter(|checksum| wanted(checksum.algorithm)).collect();
     if checksums.is_empty() {
@@ -93,70 +92,26 @@ fn computed(args: &Hash, typed: &str) -> Result<events::Hash, Failure> {
         }
     };
     let names = if args.algorithm.is_empty() { &ALL[..] } else { &args.algorithm };
-    let mut hashes: Vec<Running> = names.iter().map(|name| Running::new(*name)).collect();
+    let algorithms: Vec<Algorithm> = names.iter().map(|name| algorithm(*name)).collect();
     let mut input: Box<dyn Read> = match typed {
         "-" => Box::new(io::stdin().lock()),
         path => Box::new(File::open(path).map_err(unread)?),
     };
-    let (mut piece, mut bytes) = (vec![0; PIECE_BYTES], 0);
-    loop {
-        match input.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => {
-                hashes.iter_mut().for_each(|hash| hash.update(&piece[..read]));
-                bytes += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unread(error)),
-        }
-    }
-    let checksums = names.iter().zip(hashes).map(|(name, hash)| events::Checksum {
-        algorithm: self::name(*name),
-        value: hash.finish(),
+    let (bytes, sums) = hashing::read_to_end(&mut input, &algorithms).map_err(unread)?;
+    let checksums = algorithms.iter().zip(sums).map(|(algorithm, sum)| events::Checksum {
+        algorithm: algorithm.name(),
+        value: algorithm.encode(sum),
         composite_of: None,
     });
     let checksums = checksums.collect();
     Ok(events::Hash { source: typed.to_owned(), bytes: Some(bytes), etag: None, checksums })
 }
 
-/// A hash on its way.
-enum Running {
-    Crc(Algorithm, Box<Hasher>),
-    Md5(Md5),
-}
-
-impl Running {
-    fn new(name: HashName) -> Running {
-        let algorithm = match name {
-            HashName::Crc64nvme => Algorithm::Crc64Nvme,
-            HashName::Crc64xz => Algorithm::Crc64Xz,
-            HashName::Crc32c => Algorithm::Crc32c,
-            HashName::Md5 => return Running::Md5(Md5::new()),
-        };
-        Running::Crc(algorithm, Box::new(Hasher::new(algorithm)))
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Running::Crc(_, hasher) => hasher.update(bytes),
-            Running::Md5(hasher) => hasher.update(bytes),
-        }
-    }
-
-    /// As an origin's header has it; MD5 as an ETag has it.
-    fn finish(self) -> String {
-        match self {
-            Running::Crc(algorithm, hasher) => algorithm.encode(hasher.value()),
-            Running::Md5(hasher) => hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
-        }
-    }
-}
-
-fn name(name: HashName) -> &'static str {
+fn algorithm(name: HashName) -> Algorithm {
     match name {
-        HashName::Crc64nvme => Algorithm::Crc64Nvme.name(),
-        HashName::Crc64xz => Algorithm::Crc64Xz.name(),
-        HashName::Crc32c => Algorithm::Crc32c.name(),
-        HashName::Md5 => "md5",
+        HashName::Crc64nvme => Algorithm::Crc(checksum::Algorithm::Crc64Nvme),
+        HashName::Crc64xz => Algorithm::Crc(checksum::Algorithm::Crc64Xz),
+        HashName::Crc32c => Algorithm::Crc(checksum::Algorithm::Crc32c),
+        HashName::Md5 => Algorithm::Md5,
     }
 }

@@ -13,9 +13,10 @@ use flatout_sync::join::Side;
 use flatout_sync::walk;
 use flatout_wire::checksum::{Checksum, Coverage};
 
-use super::sums::{self, Algorithm as Sum, Sums};
+use super::sums::{self, Sums};
 use super::trees::Tree;
 use crate::failure::Failure;
+use crate::hashing::Algorithm;
 
 /// Questions at a time: HEADs of some ten milliseconds, as many as `cp -r` copies at a time.
 const THREADS: usize = 32;
@@ -138,9 +139,8 @@ impl Shared {
                 }
             }
         };
-        if let Some(is_same) = self.is_same_md5(source, target)?
-            && is_same
-        {
+        let is_same_md5 = self.is_same_md5(source, target)?;
+        if is_same_md5 == Some(true) {
             return Ok(None);
         }
         let (Some(a), Some(b)) = (of(&self.source, source)?, of(&self.target, target)?) else {
@@ -154,7 +154,7 @@ impl Shared {
                 b.iter().find(|other| other.algorithm == one.algorithm).map(|other| one == other)
             }),
         };
-        match is_same.or(self.is_same_md5(source, target)?) {
+        match is_same.or(is_same_md5) {
             Some(true) => Ok(None),
             Some(false) => Ok(Some(Why::Content)),
             // Neither states anything: their times are what is left.
@@ -176,7 +176,7 @@ impl Shared {
     fn is_same_md5(&self, source: &Entry, target: &Entry) -> Result<Option<bool>, Failure> {
         let of = |tree: &Tree, entry: &Entry, other: &Entry| match tree {
             Tree::Folder(path) if md5_of(other).is_some() => {
-                self.sum(&path.join(&entry.name), entry, Sum::Md5).map(Some)
+                self.sum(&path.join(&entry.name), entry, Algorithm::Md5).map(Some)
             }
             Tree::Folder(_) => Ok(None),
             Tree::Objects(_) => Ok(md5_of(entry).and_then(|md5| u128::from_str_radix(md5, 16).ok())),
@@ -191,11 +191,11 @@ impl Shared {
     /// Whether the file has one of the checksums that are stated; `None` where none is.
     fn is_same_crc(&self, path: &Path, file: &Entry, stated: &[Checksum]) -> Result<Option<bool>, Failure> {
         let Some(stated) = stated.first() else { return Ok(None) };
-        Ok(Some(self.sum(path, file, Sum::Crc(stated.algorithm))? == u128::from(stated.value)))
+        Ok(Some(self.sum(path, file, Algorithm::Crc(stated.algorithm))? == u128::from(stated.value)))
     }
 
     /// A file's checksum: kept from an earlier run, or computed.
-    fn sum(&self, path: &Path, file: &Entry, algorithm: Sum) -> Result<u128, Failure> {
+    fn sum(&self, path: &Path, file: &Entry, algorithm: Algorithm) -> Result<u128, Failure> {
         if let Some(kept) = self.sums().get(file, algorithm) {
             return Ok(kept);
         }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_sync::item::Entry;
-use flatout_wire::checksum;
-use md5::{Digest, Md5};
 use tempfile::NamedTempFile;
+
+use crate::hashing::{self, Algorithm};
 
 /// How the file begins.
 const HEAD: [u8; 16] = *b"flatout-sums 1\n\n";
@@ -22,17 +22,8 @@ const HEAD: [u8; 16] = *b"flatout-sums 1\n\n";
 const RECORD_BYTES: usize = 8 + 16;
 /// New checksums that are held in memory before they are written.
 const NEW_MOST: usize = 1 << 20;
-/// As much of a file is read at once.
-const PIECE_BYTES: usize = 256 << 10;
 /// A file that was changed so shortly before may change again without another time.
 const SETTLED_NS: i128 = 1_000_000_000;
-
-/// What is computed of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    Md5,
-    Crc(checksum::Algorithm),
-}
 
 /// The checksums of the files below one folder.
 #[derive(Default)]
@@ -180,10 +171,7 @@ fn key(file: &Entry, algorithm: Algorithm) -> Option<u64> {
     let id = file.file?;
     let mut hasher = DefaultHasher::new();
     (id.device, id.inode, file.size, file.modified_ns?, id.changed_ns).hash(&mut hasher);
-    match algorithm {
-        Algorithm::Md5 => "md5".hash(&mut hasher),
-        Algorithm::Crc(crc) => crc.name().hash(&mut hasher),
-    }
+    algorithm.name().hash(&mut hasher);
     Some(hasher.finish())
 }
 
@@ -195,33 +183,14 @@ pub fn is_settled(file: &Entry) -> bool {
 
 /// Reads the file.
 pub fn compute(path: &Path, algorithm: Algorithm) -> io::Result<u128> {
-    let (mut file, mut piece) = (File::open(path)?, vec![0; PIECE_BYTES]);
-    let mut md5 = Md5::new();
-    let mut crc = match algorithm {
-        Algorithm::Crc(crc) => Some(checksum::Hasher::new(crc)),
-        Algorithm::Md5 => None,
-    };
-    loop {
-        let read = match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        match &mut crc {
-            Some(crc) => crc.update(&piece[..read]),
-            None => md5.update(&piece[..read]),
-        }
-    }
-    Ok(match crc {
-        Some(crc) => u128::from(crc.value()),
-        None => u128::from_be_bytes(md5.finalize().into()),
-    })
+    let (_, sums) = hashing::read_to_end(&mut File::open(path)?, &[algorithm])?;
+    Ok(sums[0])
 }
 
 #[cfg(test)]
 mod tests {
     use flatout_sync::item::FileId;
+    use flatout_wire::checksum;
 
     use super::*;
 
