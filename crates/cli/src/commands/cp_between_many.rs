@@ -26,11 +26,16 @@ use crate::stored_as::options;
 
 /// Copies at a time. A small object takes two requests of some ten milliseconds, so that 32 make about a
 /// thousand objects a second; S3 takes 3,500 writes a second of a prefix.
-pub const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 32;
 /// Copies at a time through this machine.
-pub const THROUGH_HERE: usize = 16;
+const THROUGH_HERE: usize = 16;
 /// What is copied through this machine is held in memory up to this length; longer objects pass through.
 const SHORT: u64 = 4 << 20;
+
+/// As many workers copy at a time between these buckets.
+pub fn copies_at_once(client: &Client, from: &Location, to: &Location) -> usize {
+    if client.copies_within_service(from, to) { IN_FLIGHT } else { THROUGH_HERE }
+}
 
 pub fn run(args: &Cp, source: Source, client: &Client, console: &Console) -> Result<Exit, Failure> {
     if let Some(etag) = &args.stored_as.if_match {
@@ -211,10 +216,7 @@ struct Copies<'a> {
 impl Copies<'_> {
     fn copy_all(&mut self) -> Result<(), Failure> {
         let (start, bar) = (Instant::now(), Bar::new(self.console, Carries::Lines, ""));
-        let at_once = match self.client.copies_within_service(&self.source.location, &self.to) {
-            true => IN_FLIGHT,
-            false => THROUGH_HERE,
-        };
+        let at_once = copies_at_once(self.client, &self.source.location, &self.to);
         let (options, condition) = (self.options.clone(), self.condition.clone());
         let worker = Worker {
             no_clobber: self.no_clobber,

@@ -1,5 +1,6 @@
 //! `flatout cp` of many objects: a folder or a pattern of a bucket into a folder.
 
+use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use flatout_wire::location::Location;
 
 use crate::args::Cp;
 use crate::commands::copied::{all_left_out, amount};
-use crate::commands::failures::{Failures, Warnings};
+use crate::commands::failures::{Failures, Warnings, is_full, refused_by_disk};
 use crate::commands::repeats::grouped;
 use crate::console::{Carries, Console};
 use crate::events;
@@ -379,14 +380,10 @@ impl<'a> Copy<'a> {
 
     /// Whether no other object will find room either: each would be fetched in vain.
     fn ends_all(&self, finished: &Finished) -> bool {
-        use std::io::ErrorKind::{NotFound, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let Err(error) = &finished.result else { return false };
-        let refused =
-            std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-        refused.is_some_and(|refused| match refused.kind() {
-            StorageFull | QuotaExceeded | ReadOnlyFilesystem => true,
-            NotFound => error.kind() == ErrorKind::LocalIo && !self.target.exists(),
-            _ => false,
+        refused_by_disk(error).is_some_and(|kind| {
+            let is_gone = kind == io::ErrorKind::NotFound && error.kind() == ErrorKind::LocalIo;
+            is_full(kind) || is_gone && !self.target.exists()
         })
     }
 

@@ -368,7 +368,7 @@ impl<'a> Copy<'a> {
                 if error.kind() != ErrorKind::Cancelled {
                     self.failures.of_object(&error)?;
                 }
-                if error.cause().starts_with("no such bucket") {
+                if error.is_missing_bucket() {
                     return Ok(Bucket::Missing);
                 }
             }

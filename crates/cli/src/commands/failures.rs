@@ -1,6 +1,8 @@
 //! What fails among many objects, and of the whole, and what is left out: said, counted by cause, and made an
 //! exit code.
 
+use std::io;
+
 use flatout_engine::Error;
 
 use crate::commands::repeats::{Repeats, Rest, grouped};
@@ -141,4 +143,16 @@ impl<'a> Warnings<'a> {
 /// `1,199 more: read: …: access denied (403): s3://b/x1, s3://b/x2, s3://b/x3, …`
 fn more(count: u64, what: &str, names: &[&str]) -> String {
     format!("{} more: {what}: {}, …", grouped(count), names.join(", "))
+}
+
+/// How the system refused, where an error came from that.
+pub fn refused_by_disk(error: &Error) -> Option<io::ErrorKind> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<io::Error>().map(io::Error::kind)
+}
+
+/// Whether the file system takes nothing more, from whatever object it comes.
+pub fn is_full(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded | ReadOnlyFilesystem)
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use flatout_engine::{Client, Deleted, Deletion, Dialect, Entry, Error, ErrorKind, ManyProgress};
+use flatout_engine::{
+    Client, Deleted, DeletedMany, Deletion, Dialect, Entry, Error, ErrorKind, ManyProgress,
+};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
@@ -158,6 +160,29 @@ impl Iterator for Listed {
     }
 }
 
+/// Deletes objects until a signal comes or `tell` fails, which hears of each; its failure is returned.
+pub fn delete_each(
+    client: &Client,
+    console: &Console,
+    deletions: impl Iterator<Item = Result<Deletion, Error>> + Send + 'static,
+    mut tell: impl FnMut(&Bar, &[Deleted]) -> Result<(), Failure>,
+) -> Result<DeletedMany, Failure> {
+    let _armed = console.interrupt.arm();
+    let bar = Bar::new(console, Carries::Lines, "");
+    let mut refused = None;
+    let done = client.delete_many(deletions, &mut |ended| match tell(&bar, &ended)
+        .and_then(|()| console.flush())
+    {
+        Ok(()) if !console.interrupt.raised() => ControlFlow::Continue(()),
+        Ok(()) => ControlFlow::Break(()),
+        Err(failure) => {
+            refused.get_or_insert(failure);
+            ControlFlow::Break(())
+        }
+    })?;
+    refused.map_or(Ok(done), Err)
+}
+
 /// Objects that are deleted, and what has been told of them so far.
 pub struct Removal<'a> {
     console: &'a Console,
@@ -280,13 +305,10 @@ impl<'a> Removal<'a> {
 
     fn delete_listed(&mut self, client: &Client, source: &Source, deletions: Listed) -> Result<(), Failure> {
         self.is_of_many = true;
-        let armed = self.console.interrupt.arm();
         let (console, before) = (self.console, self.summary.objects);
         let (found, found_bytes) = (deletions.found.clone(), deletions.found_bytes.clone());
         let filtered = deletions.filtered.clone();
-        let bar = Bar::new(console, Carries::Lines, "");
-        let mut refused = None;
-        let done = client.delete_many(deletions, &mut |ended| {
+        let done = delete_each(client, console, deletions, |bar, ended| {
             let told = bar.above(|| ended.iter().try_for_each(|deleted| self.tell(deleted)));
             bar.show_many(&ManyProgress {
                 objects: found.load(Ordering::Relaxed),
@@ -296,19 +318,8 @@ impl<'a> Removal<'a> {
                 landed_bytes: self.summary.bytes,
                 ..ManyProgress::default()
             });
-            match told.and_then(|()| console.flush()) {
-                Ok(()) if !console.interrupt.raised() => ControlFlow::Continue(()),
-                Ok(()) => ControlFlow::Break(()),
-                Err(failure) => {
-                    refused.get_or_insert(failure);
-                    ControlFlow::Break(())
-                }
-            }
+            told
         })?;
-        drop((bar, armed));
-        if let Some(failure) = refused {
-            return Err(failure);
-        }
         self.failures.tell_repeats();
         self.summary.unknown += done.unknown;
         if console.interrupt.raised() {

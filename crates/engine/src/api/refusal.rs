@@ -386,7 +386,8 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
             "check the URL, and that this is an origin of objects".into(),
         ),
     };
-    Error::new(kind, sentence(refusal, what)).with_hint(hint)
+    let error = Error::new(kind, sentence(refusal, what)).with_hint(hint);
+    if refusal.reason() == Reason::NoSuchBucket { error.in_no_bucket() } else { error }
 }
 
 /// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is

@@ -72,6 +72,7 @@ struct Body {
     hint: Option<Hint>,
     is_outage: bool,
     is_there: bool,
+    is_missing_bucket: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -89,6 +90,7 @@ impl Error {
             hint: None,
             is_outage: false,
             is_there: false,
+            is_missing_bucket: false,
             source: None,
         }))
     }
@@ -99,6 +101,12 @@ impl Error {
         let mut error = Error::new(ErrorKind::Changed, cause);
         error.0.is_there = true;
         error
+    }
+
+    /// There is no bucket of that name.
+    pub(crate) fn in_no_bucket(mut self) -> Error {
+        self.0.is_missing_bucket = true;
+        self
     }
 
     /// A local I/O error, its errno in words.
@@ -173,7 +181,8 @@ impl Error {
 
     /// A copy for another waiter, without the system's own error behind it.
     pub(crate) fn clone_without_source(&self) -> Error {
-        let Body { kind, doing, object, cause, hint, is_outage, is_there, source: _ } = &*self.0;
+        let Body { kind, doing, object, cause, hint, is_outage, is_there, is_missing_bucket, source: _ } =
+            &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
         Error(Box::new(Body {
             kind: *kind,
@@ -183,6 +192,7 @@ impl Error {
             hint,
             is_outage: *is_outage,
             is_there: *is_there,
+            is_missing_bucket: *is_missing_bucket,
             source: None,
         }))
     }
@@ -233,6 +243,11 @@ impl Error {
     /// ([`crate::object_options::Condition::Absent`]).
     pub fn is_there(&self) -> bool {
         self.0.is_there
+    }
+
+    /// Whether the bucket does not exist: no other object of it can be read or written either.
+    pub fn is_missing_bucket(&self) -> bool {
+        self.0.is_missing_bucket
     }
 
     /// The knob that it is about, by its name.

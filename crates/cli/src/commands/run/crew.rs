@@ -69,7 +69,7 @@ pub struct Counts {
     pub worst: Exit,
 }
 
-/// What is left of the lines, and why; how many there are, where that is known.
+/// Why lines were not run, with their number if it is known.
 pub enum Rest {
     Nothing,
     Interrupted(Option<u64>),

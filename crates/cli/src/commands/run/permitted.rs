@@ -4,8 +4,8 @@ use crate::args::Command;
 use crate::commands::cp::is_stdout;
 use crate::failure::Failure;
 
-/// Refuses what makes no sense beside other lines: commands that go on until somebody ends them, and what
-/// needs standard input or output for itself.
+/// Refuses commands that cannot share a run: those that run until they are stopped, and those that need
+/// standard input or output.
 pub fn check(command: &Command) -> Result<(), Failure> {
     let is_input = |typed: &str| typed == "-" || typed == "/dev/stdin";
     if let Some(path) = command.report() {

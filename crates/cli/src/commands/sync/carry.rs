@@ -2,6 +2,7 @@
 //! beside them to who tells.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,9 +19,9 @@ use super::ask::{STORED_TIME, time_text};
 use super::plan::{Plan, Step};
 use super::tell::Telling;
 use super::trees::Tree;
-use crate::commands::cp_between_many::{EndedCopy, IN_FLIGHT, OneCopy, THROUGH_HERE, Worker};
+use crate::commands::cp_between_many::{EndedCopy, OneCopy, Worker, copies_at_once};
 use crate::commands::cp_through::Switches;
-use crate::commands::cp_upload_many;
+use crate::commands::{cp_upload_many, failures};
 use crate::console::Carries;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -33,8 +34,6 @@ use crate::stored_as::content_type;
 const UNTOLD_MOST: usize = 1 << 16;
 /// Extra names that are kept in memory: of more, the plan is made again.
 pub const EXTRAS_MOST: usize = 1 << 16;
-/// An error that no other copy can be spared.
-const NO_BUCKET: &str = "no such bucket";
 
 /// Only the target has it.
 #[derive(Debug)]
@@ -48,11 +47,12 @@ pub enum Extra {
 pub struct Later {
     /// The first of them.
     pub extras: Vec<Extra>,
-    /// How many objects or files are extra, and how many steps that is with folders.
+    /// There are more than those.
+    pub has_more: bool,
+    /// How many objects or files are extra; folders are in no count.
     pub extra_count: u64,
-    pub extra_steps: u64,
-    /// Names that the source has.
-    pub source_count: u64,
+    /// The source has an empty folder, which no summary counts.
+    pub makes_folders: bool,
 }
 
 impl Later {
@@ -62,14 +62,14 @@ impl Later {
             Step::Extra(entry) => Extra::Entry(entry),
             Step::ExtraFolder(name) => Extra::Folder(name),
             step => {
-                self.source_count += u64::from(!matches!(step, Step::Unread(_) | Step::Unknown { .. }));
+                self.makes_folders |= matches!(step, Step::MakeFolder(_));
                 return Some(step);
             }
         };
         self.extra_count += u64::from(matches!(extra, Extra::Entry(_)));
-        self.extra_steps += 1;
-        if self.extras.len() < EXTRAS_MOST {
-            self.extras.push(extra);
+        match self.extras.len() < EXTRAS_MOST {
+            true => self.extras.push(extra),
+            false => self.has_more = true,
         }
         None
     }
@@ -121,9 +121,7 @@ impl Carrier<'_> {
         }
         drop(bar);
         told.try_iter().try_for_each(|step| self.on_step(step, &mut later, telling))?;
-        let unchanged = beside.unchanged.load(Ordering::Relaxed);
-        telling.summary.unchanged = unchanged;
-        later.source_count += telling.summary.ok + if telling.console.wants_events() { 0 } else { unchanged };
+        telling.summary.unchanged = beside.unchanged.load(Ordering::Relaxed);
         telling.summary.limited_by = running.progress().mostly_limited_by.map(Limited::from);
         if telling.console.interrupt.raised() {
             let why = format!("sync: {}: interrupted before everything was copied", self.source.shown());
@@ -215,23 +213,19 @@ impl Carrier<'_> {
 
     /// Why no other copy can succeed either.
     fn ends_all(&self, error: &Error) -> Option<Failure> {
-        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let shown = self.target.shown();
-        if error.cause().starts_with(NO_BUCKET) {
+        if error.is_missing_bucket() {
             let failure =
                 Failure::not_found(format!("sync: {shown}: there is no bucket: no other copy was tried"));
             return Some(failure.with_hint("make the bucket: `flatout mb`"));
         }
-        let refused = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
-        let is_full = matches!(refused.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem);
-        is_full.then(|| {
-            let full = Failure::usage(format!("sync: {shown}: nothing more can be written"));
-            let full = full.with_hint(match refused.kind() {
-                ReadOnlyFilesystem => "make the file system writable, or choose another folder",
-                _ => "free some space, and run it again: it goes on from there",
-            });
-            Failure { exit: Exit::Failed, kind: "local_io".into(), ..full }
-        })
+        let kind = failures::refused_by_disk(error).filter(|kind| failures::is_full(*kind))?;
+        let full = Failure::usage(format!("sync: {shown}: nothing more can be written"));
+        let full = full.with_hint(match kind {
+            ErrorKind::ReadOnlyFilesystem => "make the file system writable, or choose another folder",
+            _ => "free some space, and run it again: it goes on from there",
+        });
+        Some(Failure { exit: Exit::Failed, kind: "local_io".into(), ..full })
     }
 }
 
@@ -437,10 +431,7 @@ fn copy_all(
     tell: &Sender<EndedCopy>,
 ) {
     let (Tree::Objects(from), Tree::Objects(to)) = (source, target) else { return };
-    let at_once = match client.copies_within_service(&from.location, &to.location) {
-        true => IN_FLIGHT,
-        false => THROUGH_HERE,
-    };
+    let at_once = copies_at_once(client, &from.location, &to.location);
     let worker = Worker::new(client, options, Condition::None, switches);
     let (give, given) = mpsc::sync_channel(at_once);
     let given = Arc::new(Mutex::new(given));

@@ -141,13 +141,7 @@ impl Trees<'_> {
     /// A walk through both trees, from the beginning.
     fn plan(&self, compare: Compare) -> Result<Plan, Failure> {
         let source = trees::source(self.args, self.client, self.source, self.target)?;
-        let target =
-            trees::target(self.args, self.client, self.target, self.source).map_err(
-                |failure| match failure.message.contains("no such bucket") {
-                    true => failure.with_hint("make the bucket: `flatout mb`"),
-                    false => failure,
-                },
-            )?;
+        let target = trees::target(self.args, self.client, self.target, self.source)?;
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
         let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
         let folders = if self.args.empty_folders { Folders::Empty } else { Folders::None };
@@ -176,12 +170,13 @@ impl Trees<'_> {
 
     /// Deletes what is extra, where that is asked for and everything is known.
     fn end(&self, later: Later, telling: &mut Telling<'_>) -> Result<(), Failure> {
-        let Later { extras, extra_count, extra_steps, source_count } = later;
-        if source_count == 0 && telling.is_whole() && self.is_missing(extra_count) {
+        let Later { extras, has_more, extra_count, makes_folders } = later;
+        let is_empty = !makes_folders && !telling.has_met_the_source();
+        if is_empty && telling.is_whole() && self.is_missing(extra_count) {
             telling.failures.of_all(&self.nothing_there());
             return Ok(());
         }
-        if extra_steps == 0 {
+        if extras.is_empty() {
             return Ok(());
         }
         if !self.args.delete {
@@ -226,7 +221,7 @@ impl Trees<'_> {
             prunes: self.args.empty_folders,
             dry_run: self.args.dry_run,
         };
-        if extra_steps == extras.len() as u64 {
+        if !has_more {
             return removal.remove(extras.into_iter(), telling);
         }
         // More than were kept in memory: both trees are walked again, which makes what is known newer, too.

@@ -1,7 +1,6 @@
 //! The deletions of a sync: the last thing that it does.
 
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +11,8 @@ use super::carry::Extra;
 use super::plan::{Plan, Step};
 use super::tell::Telling;
 use super::trees::Tree;
-use crate::console::Carries;
+use crate::commands::rm::delete_each;
 use crate::failure::Failure;
-use crate::progress::Bar;
 use crate::select::Filters;
 
 /// How extra names are removed.
@@ -126,7 +124,6 @@ impl Removal<'_> {
         extras: impl Iterator<Item = Extra> + Send + 'static,
         telling: &mut Telling<'_>,
     ) -> Result<(), Failure> {
-        let armed = telling.console.interrupt.arm();
         let (target, console) = (self.target.clone(), telling.console);
         let deletions = extras.filter_map(move |extra| match extra {
             Extra::Entry(entry) => {
@@ -135,27 +132,14 @@ impl Removal<'_> {
             Extra::Folder(_) => None,
         });
         let prefix_bytes = self.target.location("").map_or(0, |prefix| prefix.key().len());
-        let (bar, mut refused) = (Bar::new(console, Carries::Lines, ""), None);
-        let done = self.client.delete_many(deletions, &mut |ended| {
-            let told = bar.above(|| {
+        let done = delete_each(self.client, console, deletions, |bar, ended| {
+            bar.above(|| {
                 ended.iter().try_for_each(|deleted| {
                     let name = deleted.deletion.location.key().get(prefix_bytes..).unwrap_or_default();
                     telling.on_deleted(name, deleted.deletion.bytes, deleted.result.as_ref().err())
                 })
-            });
-            match told.and_then(|()| console.flush()) {
-                Ok(()) if !console.interrupt.raised() => ControlFlow::Continue(()),
-                Ok(()) => ControlFlow::Break(()),
-                Err(failure) => {
-                    refused.get_or_insert(failure);
-                    ControlFlow::Break(())
-                }
-            }
+            })
         })?;
-        drop((bar, armed));
-        if let Some(failure) = refused {
-            return Err(failure);
-        }
         telling.summary.unknown += done.unknown;
         if console.interrupt.raised() {
             return self.interrupted(telling);

@@ -27,8 +27,6 @@ pub struct Telling<'a> {
     pub way: Way,
     pub summary: events::SyncSummary,
     unverified: u64,
-    /// Bytes that deletions free.
-    pub deleted_bytes: u64,
     pub failures: Failures<'a>,
     warnings: Warnings<'a>,
     /// Something could not be read: no name that it may have had is deleted.
@@ -53,7 +51,6 @@ impl<'a> Telling<'a> {
             way,
             summary: events::SyncSummary { action: "sync", ..Default::default() },
             unverified: 0,
-            deleted_bytes: 0,
             failures: Failures::new(console, "sync", args.verbose),
             warnings: Warnings::new(console, args.verbose),
             is_unknown: false,
@@ -174,7 +171,6 @@ impl<'a> Telling<'a> {
             }
             None => {
                 self.summary.deleted += 1;
-                self.deleted_bytes += bytes;
                 if self.args.verbose {
                     self.console.say(&format!("deleted {}", one_line(&place)))?;
                 }
@@ -241,6 +237,12 @@ impl<'a> Telling<'a> {
     pub fn tell_repeats(&mut self) {
         self.warnings.tell_repeats();
         self.failures.tell_repeats();
+    }
+
+    /// Whether a name of the source is in any count.
+    pub fn has_met_the_source(&self) -> bool {
+        let events::SyncSummary { ok, planned, unchanged, failed, skipped, .. } = self.summary;
+        ok + planned + unchanged + failed + skipped > 0
     }
 
     /// Whether every name is known and every copy was made.

@@ -19,7 +19,7 @@ use crate::select::{FileName, FileNames, Filters, Source};
 use crate::stored_as::Symlinks;
 use crate::upload::unreadable;
 
-/// What is told of a tree, in the order of names.
+/// The items of a tree, in the order of names.
 pub type Items = Box<dyn Iterator<Item = Item<Failure>> + Send>;
 
 /// One of the two trees.
@@ -107,7 +107,7 @@ pub fn source(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
                 Tree::Folder(path) => Some(FileNames::new(from.folder_bytes, folds_case(path))),
                 Tree::Objects(_) => None,
             };
-            objects(client, from, args.filters.clone(), marks(other), names)
+            Ok(objects(client, from, args.filters.clone(), marks(other), names)?)
         }
     }
 }
@@ -131,7 +131,12 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
             // What no key can name is none of the source's concern.
             Ok(Box::new(items.filter(|item| !matches!(item, Item::LeftOut { .. }))))
         }
-        Tree::Objects(to) => objects(client, to, filters, marks(other), None),
+        Tree::Objects(to) => objects(client, to, filters, marks(other), None).map_err(|error| {
+            match error.is_missing_bucket() {
+                true => Failure::from(error).with_hint("make the bucket: `flatout mb`"),
+                false => error.into(),
+            }
+        }),
     }
 }
 
@@ -198,13 +203,13 @@ fn objects(
     filters: Filters,
     marks: Marks,
     names: Option<FileNames>,
-) -> Result<Items, Failure> {
+) -> Result<Items, Error> {
     let mut listing = client.list(&source.location, true)?.peekable();
     // A tree of which nothing can be read is no tree.
     if let Some(Err(_)) = listing.peek()
         && let Some(Err(error)) = listing.next()
     {
-        return Err(error.into());
+        return Err(error);
     }
     let prefix_bytes = source.folder_bytes;
     Ok(Box::new(Objects { listing, prefix_bytes, filters, marks, names }))
