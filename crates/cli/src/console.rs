@@ -95,7 +95,7 @@ impl Console {
         }
     }
 
-    /// So many bytes have been moved: for the bar of `flatout run`.
+    /// Adds moved bytes to the bar of `flatout run`.
     pub fn count_bytes(&self, bytes: u64) {
         if let Out::Shared(_, line) = &*self.out.borrow() {
             line.run.count_bytes(bytes);

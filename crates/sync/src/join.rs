@@ -158,7 +158,7 @@ impl<F: 'static, I: Iterator<Item = Item<F>>> Walked<I> {
                 }
                 Side::Taken(by)
             }
-            // What was told after all is known.
+            // A name that the walk tells is known, whatever covers it.
             Some(Item::Unknown { .. } | Item::LeftOut { .. }) | None if is_unknown => Side::Unknown,
             Some(Item::Unknown { .. } | Item::LeftOut { .. }) | None => self.below_taken(wanted),
         }

@@ -1,7 +1,7 @@
 //! Names as numbers: which characters names have at each position, and which name lies where between two.
 //!
 //! A name is a number in a mixed radix: each position has an alphabet, and a character's rank in it is the
-//! digit. What is seen of an alphabet is completed: who sees `0` to `3` at a position expects `4` to `9`.
+//! digit. An alphabet is extended beyond the characters seen: after `0` to `3`, `4` to `9` are expected.
 
 /// As many characters behind the prefix are looked at.
 const POSITIONS_MAX: usize = 192;

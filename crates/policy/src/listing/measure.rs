@@ -87,8 +87,9 @@ pub(super) struct Estimate<'a> {
 }
 
 impl<'a> Estimate<'a> {
-    /// Of what is behind `low`, up to `high` where that is known, by what its own section shows, and where
-    /// that is not enough by what the one before it does; none as long as neither shows how dense names lie.
+    /// Estimates the names behind `low`, up to `high` if that is known, by the density of the section's own
+    /// pages. Where these are too few, the section before counts, too, and the sparser of the two is taken;
+    /// `None` as long as neither has shown a density.
     pub(super) fn new(
         own: &Measure,
         before: &Measure,

@@ -77,7 +77,7 @@ impl Width {
         }
     }
 
-    /// So long a page took, as a rule.
+    /// A round of pages has ended, of which the median took this long.
     fn on_round(&mut self, took: Duration, now: Duration) {
         if self.held > 0 {
             self.held -= 1;
