@@ -167,6 +167,9 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
 /// A shell leaves a pattern that matches nothing as it is: to make a file called `*` is not what anybody
 /// means, unless the object is called so.
 fn refuse_wildcards(typed: &str, source: &Location) -> Result<(), Failure> {
+    if !typed.contains(['*', '?']) {
+        return Ok(());
+    }
     let path = Path::new(typed);
     let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new(""));
     let new = path.strip_prefix(there).unwrap_or(path);
