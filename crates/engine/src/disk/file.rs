@@ -275,7 +275,12 @@ impl FileSink {
             file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
         }
         if let Some(ns) = self.modified_ns {
-            set_modified(file, ns).map_err(|refused| Error::local("cannot set its time", refused.into()))?;
+            match set_modified(file, ns) {
+                Err(refused) if !keeps_no_times(refused) => {
+                    return Err(Error::local("cannot set its time", refused.into()));
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
         if !self.temporary.is_ours(&self.folder) {
             return Err(match self.is_folder_gone() {
@@ -414,6 +419,12 @@ fn set_modified(file: &File, ns: i128) -> Result<(), Errno> {
     };
     let times = Timestamps { last_access: time, last_modification: time };
     rustix::fs::futimens(file, &times)
+}
+
+/// Whether the file system lets nobody set the time of a file of one's own, as some network and FUSE file
+/// systems do. The file is whole all the same.
+fn keeps_no_times(refused: Errno) -> bool {
+    matches!(refused, Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL)
 }
 
 fn refused_there(refused: io::Error) -> Error {
