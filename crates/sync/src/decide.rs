@@ -109,11 +109,14 @@ pub enum Decision {
 pub struct Rules {
     pub way: Way,
     pub compare: Compare,
-    /// By how much the clock of the target's origin is ahead of this machine's, where that is known.
+    /// By how much the clock of the target's origin is ahead of this machine's, to two seconds; 0 where that
+    /// is not known.
     pub target_ahead_ns: i128,
 }
 
 const SECOND_NS: i128 = 1_000_000_000;
+/// Clocks are compared by the `Date` of answers, in whole seconds, and not anew for a single second.
+const CLOCK_ERROR_NS: i128 = 2 * SECOND_NS;
 
 impl Rules {
     /// What is to be done with a name that has these sides.
@@ -158,13 +161,18 @@ impl Rules {
                 Difference::None
             }
             (Compare::ExactTime, Way::Up) => Difference::Asked(Question::StoredTime),
-            (Compare::ExactTime, _) => match seconds(source) == seconds(target) {
+            (Compare::ExactTime, Way::Down) => match seconds(source) == seconds(target) {
+                true => Difference::None,
+                false => Difference::Asked(Question::StoredTime),
+            },
+            (Compare::ExactTime, Way::Between) => match seconds(source) == seconds(target) {
                 true => Difference::None,
                 false => Difference::Known(Why::Time),
             },
             (Compare::SizeAndTime, Way::Up) => self.by_upload(source, target),
+            // The object may have been made of that very file.
             (Compare::SizeAndTime, Way::Down) => match seconds(source) > seconds(target) {
-                true => Difference::Known(Why::Newer),
+                true => Difference::Asked(Question::StoredTime),
                 false => Difference::None,
             },
             (Compare::SizeAndTime, Way::Between) => by_copy(source, target),
@@ -175,7 +183,7 @@ impl Rules {
     /// is that of another clock, in whole seconds: what is not older for certain has to be asked.
     fn by_upload(&self, source: &Entry, target: &Entry) -> Difference {
         let is_older = match (source.modified_ns, target.modified_ns) {
-            (Some(file), Some(object)) => file < object - self.target_ahead_ns.max(0),
+            (Some(file), Some(object)) => file < object - self.target_ahead_ns.max(0) - CLOCK_ERROR_NS,
             _ => false,
         };
         if is_older { Difference::None } else { Difference::Asked(Question::StoredTime) }
@@ -252,11 +260,11 @@ mod tests {
 
     #[test]
     fn times_are_compared_by_the_way() {
-        let (asked, newer, time) =
-            (Some(Err(Question::StoredTime)), Some(Ok(Why::Newer)), Some(Ok(Why::Time)));
+        let (asked, newer) = (Some(Err(Question::StoredTime)), Some(Ok(Why::Newer)));
         for (way, compare, younger_ns, expected) in [
-            (Way::Up, Compare::SizeAndTime, -1, None),
-            // In the second of the upload the file may have changed after it.
+            (Way::Up, Compare::SizeAndTime, -CLOCK_ERROR_NS - 1, None),
+            // In the seconds that clocks are uncertain by, the file may have changed after its upload.
+            (Way::Up, Compare::SizeAndTime, -CLOCK_ERROR_NS, asked),
             (Way::Up, Compare::SizeAndTime, 0, asked),
             (Way::Up, Compare::SizeAndTime, SECOND_NS / 2, asked),
             (Way::Up, Compare::SizeAndTime, DAY, asked),
@@ -264,10 +272,10 @@ mod tests {
             (Way::Up, Compare::Size, DAY, None),
             (Way::Down, Compare::SizeAndTime, -DAY / 2, None),
             (Way::Down, Compare::SizeAndTime, 0, None),
-            (Way::Down, Compare::SizeAndTime, SECOND_NS, newer),
+            (Way::Down, Compare::SizeAndTime, SECOND_NS, asked),
             (Way::Down, Compare::ExactTime, SECOND_NS / 2, None),
-            (Way::Down, Compare::ExactTime, -1, time),
-            (Way::Down, Compare::ExactTime, SECOND_NS, time),
+            (Way::Down, Compare::ExactTime, -1, asked),
+            (Way::Down, Compare::ExactTime, SECOND_NS, asked),
             (Way::Between, Compare::SizeAndTime, -SECOND_NS, None),
             (Way::Between, Compare::SizeAndTime, 0, None),
             (Way::Between, Compare::SizeAndTime, SECOND_NS, newer),
@@ -282,7 +290,8 @@ mod tests {
         let rules = Rules { way: Way::Up, compare: Compare::SizeAndTime, target_ahead_ns: 10 * SECOND_NS };
         let decide = |file_ns| rules.decide(Side::Present(entry(1, file_ns)), Side::Present(entry(1, DAY)));
         assert!(matches!(decide(DAY - 5 * SECOND_NS), Decision::Ask { .. }));
-        assert!(matches!(decide(DAY - 11 * SECOND_NS), Decision::Same { .. }));
+        assert!(matches!(decide(DAY - 12 * SECOND_NS), Decision::Ask { .. }));
+        assert!(matches!(decide(DAY - 13 * SECOND_NS), Decision::Same { .. }));
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub struct SyncSummary {
     pub skipped: u64,
     /// Left as they are, since one of their sides could not be read.
     pub unknown: u64,
+    /// Empty folders, or their marks: made, or to be made by a real run.
+    pub folders_made: u64,
+    /// Folders of the target that became empty: removed, or to be removed by a real run.
+    pub folders_removed: u64,
     pub bytes: u64,
     pub fetched: u64,
     pub resumed: u64,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::folder::{Folder, files};
 use crate::objects::{Buckets, start};
-use crate::program::{Ended, flatout, run, without_override};
+use crate::program::{Ended, flatout, run, wait_until, without_override};
 use crate::raw::{Answer, Raw};
 use crate::verbs_bad_days::{Log, note, page, xml};
 
@@ -391,7 +391,8 @@ fn empty_folders_belong_to_the_tree_when_asked() {
     assert_eq!(plain.names(), ["a"]);
 }
 
-/// Pages of keys, the last of which is refused; writes are noted.
+/// Pages of keys, the last of which is refused, once as many other requests as there are keys have come;
+/// writes are noted.
 fn broken_listing(prefix: &'static str, keys: &[&str], log: &Log) -> Raw {
     let (keys, noted) = (keys.iter().map(|key| format!("{prefix}{key}")).collect::<Vec<_>>(), log.clone());
     Raw::start(move |asked| {
@@ -399,6 +400,9 @@ fn broken_listing(prefix: &'static str, keys: &[&str], log: &Log) -> Raw {
         let is_listing = asked.method() == "GET" && asked.path().contains("list-type");
         match is_listing {
             true if asked.path().contains("continuation-token") || asked.path().contains("start-after") => {
+                let others =
+                    || noted.lock().unwrap().iter().filter(|asked| !asked.contains("list-type")).count();
+                wait_until("the copies", || others() >= keys.len());
                 let body = "<Error><Code>InternalError</Code><Message>m</Message></Error>";
                 xml("500 Internal Server Error", body)
             }

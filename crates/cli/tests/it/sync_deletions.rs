@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cloud::{Cloud, Fault, now_s};
+use crate::folder::files;
 use crate::program::{Ended, run};
 use crate::raw::Raw;
 use crate::sync::{at, tree};
@@ -95,6 +96,68 @@ fn a_folder_without_files_gets_its_mark_while_what_lies_there_goes() {
     assert_eq!(keys(&cloud), ["a", "e/"]);
 }
 
+/// What is filtered out is not deleted: the mark of a folder is an object like others, unless folders are
+/// synced.
+#[test]
+fn a_mark_that_filters_leave_out_stays() {
+    let (cloud, up) = (bucket(&["empty/", "gone.bin", "kept", "skip/"]), tree(&[("a.bin", "1")]));
+    fs::create_dir(up.at("skip")).unwrap();
+    sync(&cloud, &[&up.at(""), "s3://bucket/d", "--delete", "--include", "*.bin"]).clean();
+    assert_eq!(keys(&cloud), ["a.bin", "empty/", "kept", "skip/"]);
+    sync(&cloud, &[&up.at(""), "s3://bucket/d", "--delete", "--exclude", "skip/", "--exclude", "kept"])
+        .clean();
+    assert_eq!(keys(&cloud), ["a.bin", "kept", "skip/"]);
+    sync(&cloud, &[&up.at(""), "s3://bucket/d", "--delete"]).clean();
+    assert_eq!(keys(&cloud), ["a.bin", "skip/"]);
+}
+
+/// Folders that the source does not have go once they are empty, and those alone. A dry run says the same.
+#[test]
+fn only_folders_of_the_target_alone_are_removed() {
+    let down = tree(&[("here/x", "1"), ("gone/a/x", "1"), ("gone/b/kept.txt", "2"), ("gone/b/c/x", "3")]);
+    let cloud = bucket(&["a", "here/"]);
+    let arguments = [
+        "s3://bucket/d",
+        &down.at(""),
+        "--delete",
+        "--empty-folders",
+        "--exclude",
+        "*.txt",
+        "--max-delete",
+        "9",
+    ];
+    let planned = sync(&cloud, &[&arguments[..], &["--dry-run"]].concat()).clean();
+    let would: Vec<&str> =
+        planned.text().lines().filter_map(|line| line.strip_prefix("would remove ")).collect();
+    assert_eq!(would, ["gone/a/", "gone/b/c/"].map(|name| down.at(name)));
+    assert!(planned.text().contains("3 to delete, 2 folders to remove"), "{}", planned.text());
+    let ended = sync(&cloud, &[&arguments[..], &["--json"]].concat()).clean();
+    let removed: Vec<_> = ended
+        .events()
+        .into_iter()
+        .filter(|event| event["key"].as_str().is_some_and(|key| key.ends_with('/')))
+        .collect();
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    assert_eq!(ended.events().pop().unwrap()["folders_removed"], 2);
+    assert!(down.path().join("here").is_dir(), "the source has it");
+    assert_eq!(files(down.path()).into_keys().collect::<Vec<_>>(), ["a", "gone/b/kept.txt"]);
+    assert!(!down.path().join("gone/a").exists() && !down.path().join("gone/b/c").exists());
+}
+
+/// As after an upload of that very folder: each object is younger than its file, and made of it.
+#[test]
+fn a_folder_that_was_uploaded_is_not_fetched_again() {
+    for mode in [&[][..], &["--exact-timestamps"], &["--checksum"]] {
+        let (cloud, disk) = (bucket(&[]), tree(&[("a", "1"), ("b/c", "2")]));
+        sync(&cloud, &[&disk.at(""), "s3://bucket/d"]).clean();
+        cloud.objects().values_mut().for_each(|object| object.modified_s += 60);
+        let to = disk.at("");
+        let ended = sync(&cloud, &[&["s3://bucket/d", &to, "--json"], mode].concat()).clean();
+        let summary = ended.events().pop().unwrap();
+        assert_eq!((&summary["ok"], &summary["unchanged"]), (&0.into(), &2.into()), "{mode:?}");
+    }
+}
+
 /// An origin that lists but does not let us look: one line, not one for each object.
 #[test]
 fn what_could_not_be_asked_is_said_once_for_all() {
@@ -107,6 +170,7 @@ fn what_could_not_be_asked_is_said_once_for_all() {
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.lines().count() <= 6, "{}", ended.stderr);
     assert!(ended.stderr.contains("sync: 39 more: stat: …: access denied"), "{}", ended.stderr);
+    assert!(ended.text().contains("40 unknown and left as they are"), "{}", ended.text());
 }
 
 /// More extra names than are kept in memory, of which the second walk finds a part only.
@@ -136,5 +200,5 @@ fn a_second_walk_that_breaks_off_says_so() {
     let up = tree(&[("a", "1")]);
     let ended = run(&mut at(&raw.url(""), &["sync", &up.at(""), "s3://bucket/d", "--delete", "--size-only"]));
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.text().contains("35,000 deleted"), "{}{}", ended.text(), ended.stderr);
+    assert!(ended.text().contains("35,000 deleted, 35,000 extra"), "{}{}", ended.text(), ended.stderr);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::cloud::{Cloud, now_s};
 use crate::folder::{Folder, files};
-use crate::program::{ended, run, signal};
+use crate::program::{ended, run, signal, wait_until};
 use crate::sync::{at, tree};
 
 const HOUR_S: i64 = 3_600;
@@ -235,5 +235,45 @@ fn both_directions_at_once_leave_every_name_whole() {
         }
         let all = source.keys().chain(target.keys());
         all.for_each(|name| assert!(found.contains_key(name), "{place}: {name} is missing"));
+    }
+}
+
+/// A listing, or a question about an object, that is not answered: a signal ends the run in good order all
+/// the same, which its summary shows. Only a run that the signal's patience ended has none.
+#[test]
+fn a_signal_ends_it_while_the_origin_is_silent() {
+    for (way, silent_on) in
+        [(Way::Up, "GET"), (Way::Down, "GET"), (Way::Between, "GET"), (Way::Up, "HEAD"), (Way::Up, "PUT")]
+    {
+        let silent = Arc::new(AtomicUsize::new(0));
+        let (counted, disk) = (silent.clone(), tree(&[("from/a", "1"), ("to/a", "2")]));
+        std::fs::create_dir(disk.at("from/empty")).unwrap();
+        let cloud = Cloud::start(move |asked| {
+            let is_later_page =
+                asked.target().contains("continuation-token") || asked.target().contains("start-after");
+            if asked.method() == silent_on && (silent_on != "GET" || is_later_page) {
+                counted.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(Duration::from_secs(20));
+            }
+            None
+        });
+        for name in ["from", "to"] {
+            for at in 0..12 {
+                cloud.put(&format!("bucket/{name}/z{at}"), b"object", now_s());
+            }
+            cloud.put(&format!("bucket/{name}/a"), b"3", now_s() - HOUR_S);
+        }
+        let work = Work { cloud, disk, way };
+        let mut command = work.command();
+        command.args(["--empty-folders", "--stall-timeout", "60s"]);
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("a request", || silent.load(Ordering::SeqCst) > 0);
+        signal("INT", child.id());
+        let ended = ended(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(130), "{way:?} {silent_on}: {}", ended.stderr);
+        assert!(ended.stderr.contains("interrupted before"), "{way:?} {silent_on}: {}", ended.stderr);
+        let last = ended.events().pop().expect("a summary");
+        assert_eq!((&last["event"], &last["exit"]), (&"summary".into(), &130.into()), "{way:?} {silent_on}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use flatout_engine::{Client, ErrorKind, Stat};
-use flatout_sync::decide::{Compare, Decision, Question, Rules, Why, md5_of};
+use flatout_sync::decide::{Compare, Decision, Question, Rules, Way, Why, md5_of};
 use flatout_sync::item::Entry;
 use flatout_sync::join::Side;
 use flatout_sync::walk;
@@ -29,15 +29,19 @@ pub enum Answer {
     Same(Entry),
     Differs(Entry, Why),
     /// It could not be asked.
-    Unknown(Failure),
+    Unknown(Entry, Failure),
 }
 
 /// An answer that is on its way.
-pub struct Asked(Receiver<Answer>);
+pub struct Asked {
+    source: Entry,
+    told: Receiver<Answer>,
+}
 
 impl Asked {
     pub fn answer(self) -> Answer {
-        self.0.recv().unwrap_or_else(|_| Answer::Unknown(Failure::internal("compare: nobody answered")))
+        let nobody = |_| Answer::Unknown(self.source, Failure::internal("compare: nobody answered"));
+        self.told.recv().unwrap_or_else(nobody)
     }
 }
 
@@ -78,8 +82,8 @@ impl Asker {
         let (tell, told) = mpsc::sync_channel(1);
         let questions = self.questions.get_or_insert_with(|| start(&self.shared));
         // Without threads nobody answers, which the answer says.
-        let _ = questions.send(Ask { source, target, question, rules, tell });
-        Asked(told)
+        let _ = questions.send(Ask { source: source.clone(), target, question, rules, tell });
+        Asked { source, told }
     }
 }
 
@@ -105,28 +109,27 @@ fn start(shared: &Arc<Shared>) -> Sender<Ask> {
 impl Shared {
     fn answer(&self, source: Entry, target: Entry, question: Question, rules: Rules) -> Answer {
         let found = match question {
-            Question::StoredTime => self.by_stored_time(&source, &target, rules.compare),
+            Question::StoredTime => self.by_stored_time(&source, &target, rules),
             Question::Content => self.by_content(&source, &target, rules),
         };
         match found {
             Ok(None) => Answer::Same(source),
             Ok(Some(why)) => Answer::Differs(source, why),
-            Err(failure) => Answer::Unknown(failure),
+            Err(failure) => Answer::Unknown(source, failure),
         }
     }
 
     /// Whether the object was made of the file as it is, by the time that its metadata keep.
-    fn by_stored_time(
-        &self,
-        source: &Entry,
-        target: &Entry,
-        compare: Compare,
-    ) -> Result<Option<Why>, Failure> {
-        let Some(stat) = self.stat(&self.target, &target.name)? else { return Ok(Some(Why::New)) };
+    fn by_stored_time(&self, source: &Entry, target: &Entry, rules: Rules) -> Result<Option<Why>, Failure> {
+        let (objects, file) = match rules.way {
+            Way::Down => (&self.source, target),
+            Way::Up | Way::Between => (&self.target, source),
+        };
+        let Some(stat) = self.stat(objects, &file.name)? else { return Ok(Some(Why::New)) };
         let stored = stat.metadata.iter().find(|(name, _)| name == STORED_TIME);
         let stored_ns = stored.and_then(|(_, time)| parse_time(time));
-        let why = if compare == Compare::ExactTime { Why::Time } else { Why::Newer };
-        Ok((stored_ns.is_none() || stored_ns != source.modified_ns).then_some(why))
+        let why = if rules.compare == Compare::ExactTime { Why::Time } else { Why::Newer };
+        Ok((stored_ns.is_none() || stored_ns != file.modified_ns).then_some(why))
     }
 
     /// Whether both have one content, by what is stated of objects and computed of files.
@@ -166,7 +169,7 @@ impl Shared {
         let rules = Rules { compare: Compare::SizeAndTime, ..rules };
         match rules.decide(Side::Present(source.clone()), Side::Present(target.clone())) {
             Decision::Copy { why, .. } => Ok(Some(why)),
-            Decision::Ask { .. } => self.by_stored_time(source, target, rules.compare),
+            Decision::Ask { .. } => self.by_stored_time(source, target, rules),
             _ => Ok(None),
         }
     }

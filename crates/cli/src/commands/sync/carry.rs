@@ -1,7 +1,7 @@
 //! The copies of a sync. What the plan wants goes to the engine as many objects at once; its other steps go
 //! beside them to who tells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use flatout_engine::{
-    Client, Error, Folder, Many, ManyProgress, ManyPuts, Put, Report, Source, Wanted, WantedPut,
+    Client, Error, Folder, Many, ManyProgress, ManyPuts, Put, Report, Source, Transfer, Wanted, WantedPut,
 };
 use flatout_sync::decide::Why;
 use flatout_sync::item::Entry;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use super::ask::{STORED_TIME, time_text};
-use super::plan::{Plan, Step};
+use super::plan::Step;
+use super::steps::Steps;
 use super::tell::Telling;
 use super::trees::Tree;
 use crate::commands::cp_between_many::{EndedCopy, OneCopy, Worker, copies_at_once};
@@ -27,9 +28,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limited::Limited;
 use crate::progress::{Bar, POLL};
-use crate::signal::Interrupt;
 use crate::stored_as::content_type;
 
+/// Marks of empty folders on their way at a time.
+const MARKS_MOST: usize = 64;
 /// Steps that may wait to be told.
 const UNTOLD_MOST: usize = 1 << 16;
 /// Extra names that are kept in memory: of more, the plan is made again.
@@ -40,6 +42,15 @@ pub const EXTRAS_MOST: usize = 1 << 16;
 pub enum Extra {
     Entry(Entry),
     Folder(String),
+}
+
+impl Extra {
+    pub fn name(&self) -> &str {
+        match self {
+            Extra::Entry(entry) => &entry.name,
+            Extra::Folder(name) => name,
+        }
+    }
 }
 
 /// What the walk of both trees leaves for later.
@@ -87,18 +98,17 @@ pub struct Carrier<'a> {
 
 impl Carrier<'_> {
     /// Makes the copies of a plan, and tells all its steps but those for later.
-    pub fn carry(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<Later, Failure> {
+    pub fn carry(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<Later, Failure> {
         let armed = telling.console.interrupt.arm();
         let (tell, told) = mpsc::sync_channel(UNTOLD_MOST);
         let beside = Beside { tells_unchanged: telling.console.wants_events(), ..Beside::default() };
-        let interrupt = telling.console.interrupt.clone();
-        let copies = Copies { plan, beside: beside.clone(), tell, interrupt };
+        let copies = Copies { steps, beside: beside.clone(), tell };
         let mut running = self.start(copies)?;
         // Dropped before the copies, whose thread may wait to tell.
         let told = told;
         armed.on_signal(running.cancel_switch());
         let bar = Bar::new(telling.console, Carries::Lines, "");
-        let (mut later, mut hopeless) = (Later::default(), None);
+        let (mut later, mut marks, mut hopeless) = (Later::default(), Marks::default(), None);
         loop {
             let ended = running.next();
             bar.show_many(&beside.shown(running.progress()));
@@ -109,7 +119,7 @@ impl Carrier<'_> {
                     }
                     telling.on_end(name, beside.reason(name), result, *seconds)?;
                 }
-                told.try_iter().try_for_each(|step| self.on_step(step, &mut later, telling))
+                told.try_iter().try_for_each(|step| self.on_step(step, &mut later, &mut marks, telling))
             })?;
             if hopeless.is_some() {
                 running.cancel_switch()();
@@ -120,7 +130,8 @@ impl Carrier<'_> {
             }
         }
         drop(bar);
-        told.try_iter().try_for_each(|step| self.on_step(step, &mut later, telling))?;
+        told.try_iter().try_for_each(|step| self.on_step(step, &mut later, &mut marks, telling))?;
+        marks.wait(0, telling)?;
         telling.summary.unchanged = beside.unchanged.load(Ordering::Relaxed);
         telling.summary.limited_by = running.progress().mostly_limited_by.map(Limited::from);
         if telling.console.interrupt.raised() {
@@ -193,21 +204,26 @@ impl Carrier<'_> {
     }
 
     /// A step that is not a copy.
-    fn on_step(&self, step: Step, later: &mut Later, telling: &mut Telling<'_>) -> Result<(), Failure> {
-        match later.note(step) {
-            None => Ok(()),
-            Some(Step::MakeFolder(name)) => {
-                let made = match (&self.folder, self.target.location(&name)) {
-                    (Some(folder), _) => folder.make(name.trim_end_matches('/')),
-                    (None, Some(mark)) => {
-                        let put = Put::new(mark, Source::Memory(Arc::new(Vec::new())));
-                        self.client.put(put).and_then(|transfer| transfer.wait()).map(drop)
-                    }
-                    (None, None) => Ok(()),
-                };
-                telling.on_folder(&name, made)
+    fn on_step(
+        &self,
+        step: Step,
+        later: &mut Later,
+        marks: &mut Marks,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        match (later.note(step), &self.folder) {
+            (None, _) => Ok(()),
+            (Some(Step::MakeFolder(name)), Some(folder)) => {
+                telling.on_folder(&name, folder.make(name.trim_end_matches('/')))
             }
-            Some(step) => telling.on_step(step),
+            (Some(Step::MakeFolder(name)), None) => {
+                marks.wait(MARKS_MOST - 1, telling)?;
+                let location = self.target.location(&name).expect("the target is a bucket");
+                let put = Put::new(location, Source::Memory(Arc::new(Vec::new())));
+                marks.0.push_back((name, self.client.put(put)?));
+                Ok(())
+            }
+            (Some(step), _) => telling.on_step(step),
         }
     }
 
@@ -229,6 +245,26 @@ impl Carrier<'_> {
     }
 }
 
+/// Marks of empty folders on their way to a bucket.
+#[derive(Default)]
+struct Marks(VecDeque<(String, Transfer)>);
+
+impl Marks {
+    /// Waits until no more than so many are on their way; not for the answers to an interrupted program.
+    fn wait(&mut self, most: usize, telling: &mut Telling<'_>) -> Result<(), Failure> {
+        while self.0.len() > most {
+            let (name, transfer) = self.0.pop_front().expect("there is one");
+            while !transfer.wait_timeout(POLL) {
+                if telling.console.interrupt.raised() {
+                    transfer.cancel_switch().cancel();
+                }
+            }
+            telling.on_folder(&name, transfer.wait().map(drop))?;
+        }
+        Ok(())
+    }
+}
+
 /// What an uploaded file is stored with: its type, and its time.
 fn put_options(options: &ObjectOptions, file: &Entry) -> ObjectOptions {
     let mut options = options.clone();
@@ -242,10 +278,9 @@ fn put_options(options: &ObjectOptions, file: &Entry) -> ObjectOptions {
 
 /// What the plan wants copied; read by a thread of the engine's.
 struct Copies {
-    plan: Plan,
+    steps: Steps,
     beside: Beside,
     tell: SyncSender<Step>,
-    interrupt: Interrupt,
 }
 
 /// What that thread and ours look at.
@@ -274,10 +309,7 @@ impl Iterator for Copies {
 
     fn next(&mut self) -> Option<Entry> {
         loop {
-            if self.interrupt.raised() {
-                return None;
-            }
-            let step = self.plan.next()?;
+            let step = self.steps.next()?;
             let is_told = match step {
                 Step::Copy { source, why } => {
                     let mut reasons = self.beside.reasons.lock().unwrap_or_else(PoisonError::into_inner);

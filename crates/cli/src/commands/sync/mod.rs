@@ -4,6 +4,7 @@ mod ask;
 mod carry;
 mod plan;
 mod remove;
+mod steps;
 mod sums;
 mod tell;
 mod trees;
@@ -17,6 +18,7 @@ use flatout_sync::decide::{Compare, Rules, Way};
 use self::ask::Asker;
 use self::carry::{Carrier, Later};
 use self::plan::{Folders, Plan, Step};
+use self::steps::Steps;
 use self::sums::Sums;
 use self::tell::Telling;
 use self::trees::Tree;
@@ -52,7 +54,7 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
     let sync = Trees { args, client: &client, source: &source, root, target: &target, way, asker: &asker };
     let mut telling = Telling::new(args, console, &source, &target, way);
     // Before anything is made: a tree that cannot be read leaves no folder behind.
-    let plan = sync.plan(compare(args))?;
+    let plan = sync.plan(compare(args), console)?;
     let later = match args.dry_run {
         true => sync.only_say(plan, &mut telling)?,
         false => {
@@ -139,22 +141,19 @@ struct Trees<'a> {
 
 impl Trees<'_> {
     /// A walk through both trees, from the beginning.
-    fn plan(&self, compare: Compare) -> Result<Plan, Failure> {
+    fn plan(&self, compare: Compare, console: &Console) -> Result<Steps, Failure> {
         let source = trees::source(self.args, self.client, self.source, self.target)?;
         let target = trees::target(self.args, self.client, self.target, self.source)?;
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
         let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
         let folders = if self.args.empty_folders { Folders::Empty } else { Folders::None };
-        Ok(Plan::new(source, target, folders, rules, self.asker.clone()))
+        let plan = Plan::new(source, target, folders, rules, self.asker.clone());
+        Steps::of(plan, console.interrupt.clone())
     }
 
-    fn only_say(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<Later, Failure> {
+    fn only_say(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<Later, Failure> {
         let mut later = Later::default();
-        for step in plan {
-            if telling.console.interrupt.raised() {
-                telling.failures.of_all(&Failure::interrupted("sync: interrupted"));
-                break;
-            }
+        for step in steps {
             match later.note(step) {
                 Some(Step::Copy { source, why }) => telling.would_copy(&source.name, source.size, why)?,
                 Some(Step::MakeFolder(name)) => telling.would_make(&name)?,
@@ -164,6 +163,9 @@ impl Trees<'_> {
                 }
                 None => {}
             }
+        }
+        if telling.console.interrupt.raised() {
+            telling.failures.of_all(&Failure::interrupted("sync: interrupted"));
         }
         Ok(later)
     }
@@ -218,7 +220,6 @@ impl Trees<'_> {
             filters: &self.args.filters,
             folder,
             most: self.args.max_delete.unwrap_or(u64::MAX),
-            prunes: self.args.empty_folders,
             dry_run: self.args.dry_run,
         };
         if !has_more {
@@ -226,7 +227,13 @@ impl Trees<'_> {
         }
         // More than were kept in memory: both trees are walked again, which makes what is known newer, too.
         // Nothing has to be asked for that.
-        removal.remove_of_plan(self.plan(Compare::Size)?, telling)
+        let failed = telling.summary.failed;
+        removal.remove_of_steps(self.plan(Compare::Size, telling.console)?, telling)?;
+        if telling.is_unknown && !self.args.dry_run {
+            let ended = telling.summary.deleted + telling.summary.failed - failed;
+            telling.summary.extra = extra_count.saturating_sub(ended);
+        }
+        Ok(())
     }
 
     /// Whether the source is most likely a mistake: it has nothing, and all of the target would go.

@@ -32,6 +32,8 @@ pub enum Step {
     LeftOut { name: String, by: By },
     /// Something could not be read.
     Unread(Failure),
+    /// Its two sides could not be compared.
+    Unasked { name: String, why: Failure },
     /// Neither side has content there; no plan hands it out.
     Nothing { name: String },
 }
@@ -161,7 +163,9 @@ impl Plan {
         Some(match asked.answer() {
             Answer::Same(source) => Step::Same { name: source.name },
             Answer::Differs(source, why) => Step::Copy { source, why },
-            Answer::Unknown(failure) => Step::Unread(Failure { exit: Exit::Incomplete, ..failure }),
+            Answer::Unknown(source, why) => {
+                Step::Unasked { name: source.name, why: Failure { exit: Exit::Incomplete, ..why } }
+            }
         })
     }
 }
@@ -175,6 +179,7 @@ impl Step {
             | Step::ExtraFolder(name)
             | Step::Same { name, .. }
             | Step::Unknown { name }
+            | Step::Unasked { name, .. }
             | Step::Nothing { name }
             | Step::Blocked { name, .. }
             | Step::LeftOut { name, .. } => Some(name),

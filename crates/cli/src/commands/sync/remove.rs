@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flatout_engine::{Client, Deletion, Folder};
 
 use super::carry::Extra;
-use super::plan::{Plan, Step};
+use super::plan::Step;
+use super::steps::Steps;
 use super::tell::Telling;
 use super::trees::Tree;
 use crate::commands::rm::delete_each;
@@ -25,8 +26,6 @@ pub struct Removal<'a> {
     /// The target, where it is a folder.
     pub folder: Option<Folder>,
     pub most: u64,
-    /// Folders that become empty go, too.
-    pub prunes: bool,
     pub dry_run: bool,
 }
 
@@ -63,13 +62,13 @@ impl Removal<'_> {
     }
 
     /// Removes those of a walk of its own. What is not known in it is not extra, and is told.
-    pub fn remove_of_plan(&self, plan: Plan, telling: &mut Telling<'_>) -> Result<(), Failure> {
+    pub fn remove_of_steps(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<(), Failure> {
         let unread = Arc::<Mutex<Vec<Failure>>>::default();
         let noted = unread.clone();
-        let extras = plan.filter_map(move |step| match step {
+        let extras = steps.filter_map(move |step| match step {
             Step::Extra(entry) => Some(Extra::Entry(entry)),
             Step::ExtraFolder(name) => Some(Extra::Folder(name)),
-            Step::Unread(failure) => {
+            Step::Unread(failure) | Step::Unasked { why: failure, .. } => {
                 noted.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
                 None
             }
@@ -85,9 +84,40 @@ impl Removal<'_> {
         extras: impl Iterator<Item = Extra>,
         telling: &mut Telling<'_>,
     ) -> Result<(), Failure> {
+        let mut folders = ExtraFolders::default();
         for extra in extras {
-            if let Extra::Entry(entry) = extra {
-                telling.on_deleted(&entry.name, entry.size, None)?;
+            self.leave(&mut folders, extra.name(), telling)?;
+            match extra {
+                Extra::Entry(entry) => {
+                    folders.on_removed(&entry.name);
+                    telling.on_deleted(&entry.name, entry.size, None)?;
+                }
+                Extra::Folder(name) => folders.enter(name),
+            }
+        }
+        self.leave(&mut folders, "", telling)
+    }
+
+    /// Removes the folders that the walk of extra names has left, if they are empty.
+    fn leave(
+        &self,
+        folders: &mut ExtraFolders,
+        next: &str,
+        telling: &mut Telling<'_>,
+    ) -> Result<(), Failure> {
+        while let Some((name, removed)) = folders.left_for(next) {
+            let path = name.trim_end_matches('/');
+            let is_gone = match &self.folder {
+                Some(folder) => folder.remove_empty(path),
+                // Of a dry run: whether all that is in it would be gone.
+                None => {
+                    Ok(std::fs::read_dir(self.target.place(path)).is_ok_and(|all| all.count() == removed))
+                }
+            };
+            // One that stays is as it was.
+            if is_gone.is_ok_and(|is_gone| is_gone) {
+                folders.on_removed(path);
+                telling.on_folder_removed(&name)?;
             }
         }
         Ok(())
@@ -100,23 +130,24 @@ impl Removal<'_> {
         telling: &mut Telling<'_>,
     ) -> Result<(), Failure> {
         let _armed = telling.console.interrupt.arm();
+        let mut folders = ExtraFolders::default();
         for extra in extras {
             if telling.console.interrupt.raised() {
-                return self.interrupted(telling);
+                break;
             }
-            let name = match extra {
+            self.leave(&mut folders, extra.name(), telling)?;
+            match extra {
                 Extra::Entry(entry) => {
                     let removed = folder.remove_file(&entry.name, entry.size, entry.modified_ns.unwrap_or(0));
                     telling.on_deleted(&entry.name, entry.size, removed.as_ref().err())?;
-                    entry.name.rsplit_once('/').map_or_else(String::new, |(parent, _)| parent.to_owned())
                 }
-                Extra::Folder(name) => name.trim_end_matches('/').to_owned(),
-            };
-            if self.prunes {
-                prune(folder, &name);
+                Extra::Folder(name) => folders.enter(name),
             }
         }
-        Ok(())
+        if telling.console.interrupt.raised() {
+            return self.interrupted(telling);
+        }
+        self.leave(&mut folders, "", telling)
     }
 
     fn remove_objects(
@@ -174,11 +205,25 @@ fn has(folder: &Path, name: &str, filters: &Filters) -> bool {
         )
 }
 
-/// Removes a folder that is empty, and those above it that become so. One that stays for another reason is
-/// as it was.
-fn prune(folder: &Folder, name: &str) {
-    let mut name = name;
-    while !name.is_empty() && folder.remove_empty(name).is_ok_and(|is_gone| is_gone) {
-        name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+/// The extra folders that the walk is in, outermost first, each with how many names in it were removed.
+#[derive(Default)]
+struct ExtraFolders(Vec<(String, usize)>);
+
+impl ExtraFolders {
+    fn enter(&mut self, name: String) {
+        self.0.push((name, 0));
+    }
+
+    /// A file, or a folder without its `/`.
+    fn on_removed(&mut self, name: &str) {
+        if let Some((folder, removed)) = self.0.last_mut() {
+            let is_directly = name.strip_prefix(folder.as_str()).is_some_and(|rest| !rest.contains('/'));
+            *removed += usize::from(is_directly);
+        }
+    }
+
+    /// The innermost, if the next name does not lie in it.
+    fn left_for(&mut self, next: &str) -> Option<(String, usize)> {
+        self.0.pop_if(|(folder, _)| !next.starts_with(folder.as_str()))
     }
 }

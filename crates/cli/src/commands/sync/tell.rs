@@ -92,6 +92,12 @@ impl<'a> Telling<'a> {
                 self.is_unknown = true;
                 self.failures.of_part(failure)
             }
+            Step::Unasked { name, why } => {
+                self.is_unknown = true;
+                self.summary.unknown += 1;
+                self.event(&name, "skipped", Some("unknown: it could not be compared"))?;
+                self.failures.of_part(why)
+            }
         }
     }
 
@@ -133,7 +139,12 @@ impl<'a> Telling<'a> {
     /// An empty folder was made.
     pub fn on_folder(&mut self, name: &str, made: Result<(), Error>) -> Result<(), Failure> {
         match made {
-            Ok(()) => self.event(name, "ok", Some("folder")),
+            Ok(()) => {
+                self.summary.folders_made += 1;
+                self.event(name, "ok", Some("folder"))
+            }
+            // As of a copy.
+            Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
             Err(error) => {
                 self.summary.failed += 1;
                 self.event(name, "failed", Some("folder"))?;
@@ -156,6 +167,7 @@ impl<'a> Telling<'a> {
 
     /// A folder that a real run would make.
     pub fn would_make(&mut self, name: &str) -> Result<(), Failure> {
+        self.summary.folders_made += 1;
         self.console.answer(&format!("would make {}", one_line(&self.target.place(name))))?;
         self.event(name, "planned", Some("folder"))
     }
@@ -181,16 +193,32 @@ impl<'a> Telling<'a> {
                 "failed"
             }
         };
+        self.deleted(name, status, Some(bytes))?;
+        error.map_or(Ok(()), |error| self.failures.of_object(error))
+    }
+
+    /// A folder that became empty was removed, or would be.
+    pub fn on_folder_removed(&mut self, name: &str) -> Result<(), Failure> {
+        self.summary.folders_removed += 1;
+        let place = one_line(&self.target.place(name));
+        if self.args.dry_run {
+            self.console.answer(&format!("would remove {place}"))?;
+        } else if self.args.verbose {
+            self.console.say(&format!("removed {place}"))?;
+        }
+        self.deleted(name, if self.args.dry_run { "planned" } else { "ok" }, None)
+    }
+
+    fn deleted(&self, name: &str, status: &'static str, bytes: Option<u64>) -> Result<(), Failure> {
         let event = events::DeletedObject {
             action: "delete",
             status,
             key: self.key(self.target, name),
-            source: place,
+            source: self.target.place(name),
             version_id: None,
-            bytes: Some(bytes),
+            bytes,
         };
-        self.console.event(Carries::Lines, &event)?;
-        error.map_or(Ok(()), |error| self.failures.of_object(error))
+        self.console.event(Carries::Lines, &event)
     }
 
     /// Extra names stay, and why.
@@ -266,6 +294,8 @@ impl<'a> Telling<'a> {
     fn sentence(&self) -> String {
         let events::SyncSummary { ok, planned, unchanged, deleted, extra, failed, skipped, unknown, .. } =
             self.summary;
+        let events::SyncSummary { folders_made, folders_removed, .. } = self.summary;
+        let folders = |count| if count == 1 { "folder" } else { "folders" };
         let mut words = Vec::new();
         let mut word = |count: u64, what: &str| {
             if count > 0 {
@@ -278,6 +308,12 @@ impl<'a> Telling<'a> {
         word(unchanged, "unchanged");
         word(deleted, "deleted");
         word(if self.args.dry_run { 0 } else { extra }, "extra");
+        let (made, removed) = match self.args.dry_run {
+            true => ("to make", "to remove"),
+            false => ("made", "removed"),
+        };
+        word(folders_made, &format!("{} {made}", folders(folders_made)));
+        word(folders_removed, &format!("{} {removed}", folders(folders_removed)));
         word(failed, "failed");
         word(skipped, "left out");
         word(unknown, "unknown and left as they are");

@@ -32,8 +32,10 @@ pub enum Tree {
 /// What stands for a folder in a bucket: an object whose key ends with `/`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marks {
-    /// The other tree has folders.
+    /// The other tree has folders. A mark is taken where an object of its name would be.
     Folders,
+    /// The other tree has folders, and the empty ones are wanted: a mark is taken as its folder is.
+    EmptyFolders,
     /// They are objects like others, as the other tree has them.
     Objects,
 }
@@ -107,7 +109,7 @@ pub fn source(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
                 Tree::Folder(path) => Some(FileNames::new(from.folder_bytes, folds_case(path))),
                 Tree::Objects(_) => None,
             };
-            Ok(objects(client, from, args.filters.clone(), marks(other), names)?)
+            Ok(objects(client, from, args.filters.clone(), marks(args, other), names)?)
         }
     }
 }
@@ -131,7 +133,7 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
             // What no key can name is none of the source's concern.
             Ok(Box::new(items.filter(|item| !matches!(item, Item::LeftOut { .. }))))
         }
-        Tree::Objects(to) => objects(client, to, filters, marks(other), None).map_err(|error| {
+        Tree::Objects(to) => objects(client, to, filters, marks(args, other), None).map_err(|error| {
             match error.is_missing_bucket() {
                 true => Failure::from(error).with_hint("make the bucket: `flatout mb`"),
                 false => error.into(),
@@ -140,8 +142,9 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
     }
 }
 
-fn marks(other: &Tree) -> Marks {
+fn marks(args: &Sync, other: &Tree) -> Marks {
     match other {
+        Tree::Folder(_) if args.empty_folders => Marks::EmptyFolders,
         Tree::Folder(_) => Marks::Folders,
         Tree::Objects(_) => Marks::Objects,
     }
@@ -223,9 +226,13 @@ impl Objects {
             return None;
         }
         if let Some(folder) = name.strip_suffix('/')
-            && self.marks == Marks::Folders
+            && self.marks != Marks::Objects
         {
-            return self.filters.goes_into(folder).then_some(Item::Folder { name });
+            let is_taken = match self.marks {
+                Marks::EmptyFolders => self.filters.goes_into(folder),
+                Marks::Folders | Marks::Objects => self.filters.take(&name),
+            };
+            return is_taken.then_some(Item::Folder { name });
         }
         if !self.filters.take(&name) {
             return None;

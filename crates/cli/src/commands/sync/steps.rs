@@ -1,0 +1,56 @@
+//! The steps of a plan, made by a thread of its own: a listing or a question that hangs holds nobody up who
+//! is told to end.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+
+use super::plan::{Plan, Step};
+use crate::failure::Failure;
+use crate::progress::POLL;
+use crate::signal::Interrupt;
+
+/// Steps that are made ahead.
+const AHEAD_MOST: usize = 1024;
+
+/// What has to be done, in the order of names. It ends early where the program is interrupted.
+pub struct Steps {
+    /// `None` is the end of the plan.
+    made: Receiver<Option<Step>>,
+    interrupt: Interrupt,
+    is_over: bool,
+}
+
+impl Steps {
+    /// # Errors
+    /// No thread can be started.
+    pub fn of(plan: Plan, interrupt: Interrupt) -> Result<Steps, Failure> {
+        let (make, made) = mpsc::sync_channel(AHEAD_MOST);
+        let work = move || {
+            // Who reads them may have seen enough.
+            let _ = plan.map(Some).chain([None]).all(|step| make.send(step).is_ok());
+        };
+        let builder = thread::Builder::new().name("flatout-plan".to_owned());
+        builder.spawn(work).map_err(|refused| Failure::local("start", "a thread", &refused))?;
+        Ok(Steps { made, interrupt, is_over: false })
+    }
+}
+
+impl Iterator for Steps {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        while !self.is_over && !self.interrupt.raised() {
+            match self.made.recv_timeout(POLL) {
+                Ok(Some(step)) => return Some(step),
+                Ok(None) => self.is_over = true,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.is_over = true;
+                    let why = "compare: a thread ended early, and what it had still to compare is unknown";
+                    return Some(Step::Unread(Failure::internal(why)));
+                }
+            }
+        }
+        None
+    }
+}
