@@ -20,7 +20,7 @@ GO_MINOR=25
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "aria2c aria2" "chromium chromium" "python3 python3-venv"
     "zsh zsh" "fish fish" "mandoc mandoc" "man man-db"
-    "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "torch python3-torch")
+    "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "rclone rclone" "torch python3-torch")
 
 # Debian's, for which there is that package; another one in the caller's PATH is not the one that sudo finds.
 python3=/usr/bin/python3

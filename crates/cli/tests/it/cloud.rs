@@ -1,5 +1,5 @@
-//! A bucket in memory that fails when it is told to: enough of S3 for a sync, with pages of three keys, so
-//! that listings break off between any two names.
+//! A bucket in memory that fails when it is told to: enough of S3 and OSS for a sync, with pages of three
+//! keys, so that listings break off between any two names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,6 +32,8 @@ pub enum Fault {
     LateError,
     /// Access is refused.
     Denied,
+    /// There is too much to do.
+    Busy,
     /// The body ends early, and the connection with it.
     Cut,
     /// Of a deletion: each second key is refused.
@@ -83,6 +85,7 @@ pub fn now_s() -> i64 {
 fn answer(objects: &Mutex<BTreeMap<String, Object>>, asked: &Asked, fault: Option<Fault>) -> Answer {
     match fault {
         Some(Fault::Error) => return error(asked, "500 Internal Server Error", "InternalError"),
+        Some(Fault::Busy) => return error(asked, "503 Service Unavailable", "SlowDown"),
         Some(Fault::Denied) => return error(asked, "403 Forbidden", "AccessDenied"),
         _ => {}
     }
@@ -115,16 +118,18 @@ fn done(objects: &mut BTreeMap<String, Object>, asked: &Asked, refuses_some: boo
         },
         "POST" => delete(objects, name.trim_end_matches('/'), asked, refuses_some),
         "PUT" => {
-            let (object, is_copy) = match asked.header("x-amz-copy-source") {
-                Some(from) => match objects.get(decoded(from).trim_start_matches('/')) {
-                    Some(from) => (from.clone(), true),
-                    None => return error(asked, "404 Not Found", "NoSuchKey"),
-                },
-                None => {
-                    let mtime = asked.header("x-amz-meta-mtime").map(str::to_owned);
-                    (Object { body: asked.body.clone(), modified_s: 0, mtime }, false)
-                }
-            };
+            let (object, is_copy) =
+                match asked.header("x-amz-copy-source").or(asked.header("x-oss-copy-source")) {
+                    Some(from) => match objects.get(decoded(from).trim_start_matches('/')) {
+                        Some(from) => (from.clone(), true),
+                        None => return error(asked, "404 Not Found", "NoSuchKey"),
+                    },
+                    None => {
+                        let mtime = asked.header("x-amz-meta-mtime").or(asked.header("x-oss-meta-mtime"));
+                        let mtime = mtime.map(str::to_owned);
+                        (Object { body: asked.body.clone(), modified_s: 0, mtime }, false)
+                    }
+                };
             let etag = etag(&object);
             objects.insert(name, Object { modified_s: now_s(), ..object });
             let body = format!("<CopyObjectResult><ETag>{etag}</ETag></CopyObjectResult>");
@@ -148,7 +153,9 @@ fn read(asked: &Asked, object: &Object) -> Answer {
     let size = object.body.len();
     let range = asked.range(size);
     let mut headers = vec![("etag", etag), ("last-modified", http_date(object.modified_s))];
-    headers.extend(object.mtime.clone().map(|mtime| ("x-amz-meta-mtime", mtime)));
+    for name in ["x-amz-meta-mtime", "x-oss-meta-mtime"] {
+        headers.extend(object.mtime.clone().map(|mtime| (name, mtime)));
+    }
     headers.push(("content-length", range.len().to_string()));
     let is_range = asked.header("range").is_some();
     if is_range && range.is_empty() {
@@ -162,14 +169,15 @@ fn read(asked: &Asked, object: &Object) -> Answer {
     Answer::new(if is_range { "206 Partial Content" } else { "200 OK" }, &headers, body)
 }
 
-/// The token is the last key of the page before, as `start-after` is.
+/// The token is the last key of the page before, in hexadecimal digits: OSS escapes tokens and S3 does not.
 fn list(objects: &BTreeMap<String, Object>, bucket: &str, query: &str) -> Answer {
     let value = |wanted: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(name, _)| *name == wanted).map(|(_, value)| decoded(&value.replace('+', "%20")))
     };
     let prefix = value("prefix").unwrap_or_default();
-    let behind = value("continuation-token").or(value("start-after")).unwrap_or_default();
+    let of_token = |token: String| decoded(&token.as_bytes().chunks(2).fold(String::new(), escaped));
+    let behind = value("continuation-token").map(of_token).or(value("start-after")).unwrap_or_default();
     let most = value("max-keys").and_then(|most| most.parse().ok()).unwrap_or(PAGE).min(PAGE);
     let in_bucket = |(name, object)| -> Option<(&str, &Object)> {
         let (of, key) = <String as AsRef<str>>::as_ref(name).split_once('/')?;
@@ -183,17 +191,13 @@ fn list(objects: &BTreeMap<String, Object>, bucket: &str, query: &str) -> Answer
             (encoded(key), object.body.len(), etag(object), iso(object.modified_s));
         write!(body, "<Contents><Key>{shown}</Key><LastModified>{time}</LastModified>").unwrap();
         write!(body, "<ETag>{}</ETag><Size>{size}</Size></Contents>", etag.replace('"', "&quot;")).unwrap();
-        last = Some(shown);
+        last = Some(key);
     }
     let is_truncated = keys.next().is_some();
     write!(body, "<IsTruncated>{is_truncated}</IsTruncated>").unwrap();
     if let (true, Some(last)) = (is_truncated, last) {
-        write!(
-            body,
-            "<NextContinuationToken>{}</NextContinuationToken>",
-            decoded(&last).replace('&', "&amp;").replace('<', "&lt;")
-        )
-        .unwrap();
+        let token: String = last.bytes().map(|byte| format!("{byte:02x}")).collect();
+        write!(body, "<NextContinuationToken>{token}</NextContinuationToken>").unwrap();
     }
     body += "</ListBucketResult>";
     Answer::new("200 OK", &[("content-length", &body.len().to_string())], body.as_bytes())
@@ -236,6 +240,11 @@ fn decoded(text: &str) -> String {
         }
     }
     String::from_utf8(bytes).unwrap()
+}
+
+/// The text, and two hexadecimal digits of another byte.
+fn escaped(text: String, digits: &[u8]) -> String {
+    text + "%" + std::str::from_utf8(digits).unwrap()
 }
 
 fn encoded(text: &str) -> String {

@@ -1,5 +1,5 @@
-//! `flatout sync` against an origin that fails: random trees, every direction and comparison, and a fault in
-//! any request. What no such run may do is held against both trees, and a run without faults after it has to
+//! `flatout sync` against an origin that fails: random trees, every direction, dialect and comparison, filters
+//! and limits of deletions, and a fault in any request. What no such run may do is held against both trees, and a run without faults after it has to
 //! converge.
 //!
 //! A seed is a course of cases, as in the fault matrix (`faults`); `scripts/soak.sh seeds` runs both:
@@ -75,11 +75,23 @@ struct Content {
 type Tree = BTreeMap<String, Content>;
 type Bodies = BTreeMap<String, Vec<u8>>;
 
+/// Filters, and the names that each leaves out.
+const EXCLUDES: [(&str, fn(&str) -> bool); 2] =
+    [("b/", |name| name.starts_with("b/")), ("*.b", |name| name.ends_with(".b"))];
+
 /// A case: two trees, how they are compared, and how bad the day is.
 struct Case {
     way: Way,
+    /// Of the URLs.
+    scheme: &'static str,
     compare: Compare,
     delete: bool,
+    /// Which of [`EXCLUDES`], and whether what it leaves out is deleted.
+    exclude: Option<usize>,
+    delete_excluded: bool,
+    max_delete: Option<usize>,
+    /// The first run is a dry one.
+    is_dry_first: bool,
     source: Tree,
     target: Tree,
     /// Folders of the one tree that is on disk which may not be read.
@@ -175,18 +187,55 @@ impl Case {
         let closed =
             ["a", "b", "c/d"].into_iter().filter(|_| random.below(8) == 0).filter(is_there).collect();
         let bad = [0, 20, 100, 300][random.below(4)];
-        Case { way, compare, delete: random.below(3) > 0, source, target, closed, bad }
+        Case {
+            way,
+            scheme: ["s3", "oss"][random.below(2)],
+            compare,
+            delete: random.below(3) > 0,
+            exclude: [None, None, Some(0), Some(1)][random.below(4)],
+            delete_excluded: random.below(3) == 0,
+            max_delete: [None, None, Some(random.below(6))][random.below(3)],
+            is_dry_first: random.below(2) == 0,
+            source,
+            target,
+            closed,
+            bad,
+        }
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        self.exclude.is_none_or(|exclude| !EXCLUDES[exclude].1(name))
+    }
+
+    /// What only the target has, as far as the filters let it be seen.
+    fn extras(&self) -> BTreeSet<&String> {
+        let is_source = |name: &str| self.takes(name) && self.source.contains_key(name);
+        let is_seen = |name: &str| self.takes(name) || self.delete_excluded;
+        self.target.keys().filter(|name| is_seen(name) && !is_source(name)).collect()
+    }
+
+    /// Those that a run without faults deletes.
+    fn deleted(&self) -> BTreeSet<&String> {
+        match self.delete && !self.is_too_much() {
+            true => self.extras(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.delete && self.max_delete.is_some_and(|most| self.extras().len() > most)
     }
 
     /// What a run without faults leaves: of names that are alike to the comparison, the target's.
     fn expected(&self) -> Bodies {
         let mut bodies = Bodies::new();
+        let deleted = self.deleted();
         for (name, there) in &self.target {
-            if !self.delete || self.source.contains_key(name) {
+            if !deleted.contains(name) {
                 bodies.insert(name.clone(), there.body.clone());
             }
         }
-        for (name, here) in &self.source {
+        for (name, here) in self.source.iter().filter(|(name, _)| self.takes(name)) {
             let is_newer = |there: &Content| here.modified_s > there.modified_s;
             let differs = self.target.get(name).is_none_or(|there| {
                 let is_other_size = here.body.len() != there.body.len();
@@ -217,6 +266,7 @@ impl Case {
                 ("PUT" | "POST", 1 | 2) => Fault::LateError,
                 ("GET", 3) => Fault::Cut,
                 (_, 4) => Fault::Denied,
+                ("GET" | "PUT", 5) => Fault::Busy,
                 _ => Fault::Error,
             })
         });
@@ -231,18 +281,27 @@ impl Case {
         }
         let work = Work { case: self, cloud: &cloud, disk: disk.path() };
         let before = work.target();
+        let planned = self.is_dry_first.then(|| work.run(&["--dry-run"]));
+        if work.target() != before {
+            return Err("a dry run changed something".to_owned());
+        }
         is_bad.store(self.bad, Ordering::SeqCst);
         work.set_closed(0o000);
-        let ended = work.run();
+        let ended = work.run(&[]);
         work.set_closed(0o755);
         is_bad.store(0, Ordering::SeqCst);
         let after = work.target();
         let events = ended.events();
         let told = format!(
-            "{:?} {:?}, delete {}, closed {:?}, bad {}:\nsource {:?}\nbefore {before:?}\nafter {after:?}\n{}{}",
+            "{:?} {} {:?}, delete {}, exclude {:?} {}, at most {:?}, closed {:?}, bad {}:\nsource {:?}\nbefore {before:?}\n\
+             after {after:?}\n{}{}",
             self.way,
+            self.scheme,
             self.compare,
             self.delete,
+            self.exclude,
+            self.delete_excluded,
+            self.max_delete,
             self.closed,
             self.bad,
             self.source,
@@ -250,6 +309,17 @@ impl Case {
             ended.stderr
         );
         self.is_allowed(&before, &after, &ended, &events).map_err(|why| format!("{why}\n{told}"))?;
+        if let Some(planned) = planned.filter(|_| self.bad == 0 && self.closed.is_empty()) {
+            let steps = |ended: &Ended, status: &str| -> BTreeSet<String> {
+                let of = |event: &&Value| event["event"] == "object" && event["status"] == status;
+                let step = |event: &Value| format!("{} {}", event["action"], event["key"]);
+                ended.events().iter().filter(of).map(step).collect()
+            };
+            let (planned, done) = (steps(&planned, "planned"), steps(&ended, "ok"));
+            if planned != done {
+                return Err(format!("a dry run says {planned:?}, and a run did {done:?}\n{told}"));
+            }
+        }
         match ended.code {
             Some(0) => &met.clean,
             Some(3) => &met.incomplete,
@@ -260,18 +330,26 @@ impl Case {
         met.deleting.fetch_add(u64::from(has_deleted), Ordering::Relaxed);
 
         for (round, does) in ["converges", "does nothing"].into_iter().enumerate() {
-            let ended = work.run();
+            let ended = work.run(&[]);
             let events = ended.events();
             let summary = events.last().ok_or("nothing was said")?;
             let copied = ["ok", "deleted"].map(|name| summary[name].as_u64());
             let found = work.target();
-            if ended.code != Some(0) || found != self.expected() || (round == 1 && copied != [Some(0); 2]) {
+            if ended.code != Some(self.clean())
+                || found != self.expected()
+                || (round == 1 && copied != [Some(0); 2])
+            {
                 let more =
                     format!("{:?} {found:?}, expected {:?}\n{}", ended.code, self.expected(), ended.text());
                 return Err(format!("no run without faults {does}: {more}{}\nfirst {told}", ended.stderr));
             }
         }
         Ok(())
+    }
+
+    /// How a run without faults ends.
+    fn clean(&self) -> i32 {
+        i32::from(self.is_too_much())
     }
 
     /// What a run with faults may have done.
@@ -296,7 +374,7 @@ impl Case {
         }
         let gone: Vec<&String> = before.keys().filter(|name| !after.contains_key(*name)).collect();
         for name in &gone {
-            if self.source.contains_key(*name) || is_closed(name) || !self.delete {
+            if !self.deleted().contains(*name) || is_closed(name) {
                 return Err(format!("{name} vanished"));
             }
         }
@@ -321,7 +399,7 @@ impl Case {
             return Err("exit code 0 after an error".to_owned());
         }
         // The first page may have been refused: then there is no summary.
-        if ![0, 1, 3, 5].contains(&code) || (summary.is_none() && error.is_none()) {
+        if ![0, 1, 3, 5, 6].contains(&code) || (summary.is_none() && error.is_none()) {
             return Err(format!("exit code {code}"));
         }
         Ok(())
@@ -351,12 +429,20 @@ impl Work<'_> {
         }
     }
 
-    fn run(&self) -> Ended {
+    fn run(&self, more: &[&str]) -> Ended {
         let (case, tree) = (self.case, self.disk.join("tree").to_str().unwrap().to_owned());
-        let place = |place: Option<&str>| place.map_or(tree.clone(), |place| format!("s3://{place}"));
+        let place =
+            |place: Option<&str>| place.map_or(tree.clone(), |place| format!("{}://{place}", case.scheme));
         let (from, to) = (place(case.source_place()), place(case.target_place()));
         let mut arguments = vec!["sync", &from, &to, "--json", "--retries", "0", "--outage-timeout", "1s"];
-        arguments.extend(case.delete.then_some("--delete"));
+        arguments.extend(more);
+        let most = case.max_delete.map(|most| most.to_string());
+        if case.delete {
+            arguments.push("--delete");
+            arguments.extend(case.delete_excluded.then_some("--delete-excluded"));
+            arguments.extend(most.iter().flat_map(|most| ["--max-delete", most]));
+        }
+        arguments.extend(case.exclude.iter().flat_map(|exclude| ["--exclude", EXCLUDES[*exclude].0]));
         arguments.extend(match case.compare {
             Compare::Default => None,
             Compare::Size => Some("--size-only"),

@@ -1,7 +1,11 @@
 //! `flatout ls` of MinIO's buckets, prefixes and pages.
 
+use std::fs;
+
+use crate::folder::Folder;
 use crate::minio::Bucket;
 use crate::program::run;
+use crate::versitygw;
 
 #[track_caller]
 fn check(bucket: &Bucket, arguments: &[&str], want: &[&str]) {
@@ -47,4 +51,37 @@ fn more_than_a_page() {
     let ended = run(&mut bucket.flatout(&["ls", "-r", &bucket.s3("many/")])).clean();
     let want: Vec<String> = (1001..=2100).map(|number: u32| number.to_string()).collect();
     assert_eq!(ended.text().lines().collect::<Vec<_>>(), want);
+}
+
+/// Enough pages that many are asked for at once, of names that folders sort otherwise than keys. MinIO and
+/// versitygw keep objects in folders.
+#[test]
+fn many_pages_at_once() {
+    let folder = Folder::new();
+    fs::remove_file(folder.at("model")).unwrap();
+    let mut want = Vec::new();
+    for at in 0..6_000 {
+        let name = match at % 4 {
+            0 => format!("flat-{at:05}"),
+            1 => format!("deep/{:02}/{at:05}.bin", at % 37),
+            2 => format!("deep.{:02}/{at:x}", at % 5),
+            _ => format!("deep/{:02}-{at}/é {at}", at % 11),
+        };
+        let path = folder.path().join(&name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+        want.push(name);
+    }
+    want.sort();
+    for bucket in [Bucket::new("list-many"), versitygw::bucket("list-many")] {
+        run(&mut bucket.flatout(&["cp", "-r", &folder.at(""), &bucket.s3("all/")])).clean();
+        for more in [&[][..], &["--parallel", "1"]] {
+            let ended = run(&mut bucket.flatout(&[&["ls", "-r", &bucket.s3("all/")], more].concat())).clean();
+            assert!(ended.text().lines().eq(&want), "{}: another listing with {more:?}", bucket.name);
+        }
+        let ended = run(&mut bucket.flatout(&["du", "-r", &bucket.s3("all/"), "--json"])).clean();
+        assert!(ended.text().contains("6000"), "{}", ended.text());
+        run(&mut bucket.flatout(&["rm", "-r", &bucket.s3("all/")])).clean();
+        assert_eq!(run(&mut bucket.flatout(&["ls", "-r", &bucket.s3("")])).clean().text(), "");
+    }
 }
