@@ -2,11 +2,14 @@
 //! Copies the other way are in `cp_upload`.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use flatout_engine::{Client, Dialect, ErrorKind, Report, is_temporary_name};
 use flatout_wire::location::Location;
+use rustix::io::Errno;
 
 use crate::args::Cp;
 use crate::commands::copied::{AfterCopy, amount};
@@ -80,6 +83,10 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
         return cp_many::without(args, &source, target.path().unwrap_or(Path::new("-")), console);
     }
     let (location, span) = (&source, args.range.as_ref());
+    let made = match &target {
+        CopyTarget::File(path) if args.target.ends_with('/') => make_folder(path)?,
+        _ => Vec::new(),
+    };
     let download = Download { client: &client, location, version_id, span, console };
     let mut outcome = match &target {
         CopyTarget::Stdout => download.to_stdout(),
@@ -87,6 +94,10 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
         CopyTarget::File(path) => download.to_file(path, args.no_clobber),
     };
     origin::remember_of(console, &client);
+    if outcome.result.is_err() {
+        // One that holds something by now stays.
+        made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
     if let Err(failure) = &mut outcome.result
         && failure.kind == ErrorKind::NotFound.name()
         && has_keys_below(&source, &client)
@@ -235,6 +246,20 @@ fn target(typed: &str, source: &Location) -> Result<CopyTarget, Failure> {
         }
         name => Ok(CopyTarget::File(path.join(name))),
     }
+}
+
+/// Makes the folder of a file whose target ends in '/', and returns what was made, innermost first.
+fn make_folder(file: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err();
+    let new: Vec<PathBuf> = folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect();
+    let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        // What is there is no folder.
+        io::ErrorKind::AlreadyExists => Errno::NOTDIR.into(),
+        _ => error,
+    });
+    made.map_err(|error| Failure::local("make", folder.display(), &error))?;
+    Ok(new)
 }
 
 /// The next `cp -r` into that folder would take it for what a killed run left, and remove it.

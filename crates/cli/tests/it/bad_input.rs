@@ -240,8 +240,15 @@ fn a_target_that_is_a_folder_or_in_none() {
     };
     check("folder", &["folder/object", "is a folder", "hint:"]);
     check("missing/object", &["missing/object", "No such file", "hint:"]);
-    check("missing/", &["missing/object", "No such file", "hint:"]);
     check("model/object", &["model/object", "Not a directory"]);
+    check("model/", &["model", "Not a directory"]);
+    // What ends in '/' is a folder, which is made, and kept for a copy alone.
+    let nothing = format!("{}/bucket/nothing", buckets.url());
+    run(&mut flatout(&["cp", &nothing, &folder.at("new/deep/")])).refused(1, &["no such object"]);
+    run(&mut flatout(&["cp", &source, &folder.at("new/deep/"), "--dry-run"])).clean();
+    assert!(!folder.path().join("new").exists());
+    run(&mut flatout(&["cp", &source, &folder.at("new/deep/")])).clean();
+    assert_eq!(names(&folder.path().join("new/deep")), ["object"]);
     run(&mut flatout(&["cp", "http://127.0.0.1:1/", &folder.at("folder")])).refused(4, &["has no name"]);
 }
 

@@ -1,6 +1,6 @@
-//! `flatout sync` against an origin that fails: random trees, every direction, dialect and comparison, filters
-//! and limits of deletions, and a fault in any request. What no such run may do is held against both trees, and a run without faults after it has to
-//! converge.
+//! `flatout sync` against an origin that fails: random trees, every direction, dialect and comparison,
+//! filters and limits of deletions, and a fault in any request. What no such run may do is held against both
+//! trees, and a run without faults after it has to converge.
 //!
 //! A seed is a course of cases, as in the fault matrix (`faults`); `scripts/soak.sh seeds` runs both:
 //!
@@ -293,8 +293,8 @@ impl Case {
         let after = work.target();
         let events = ended.events();
         let told = format!(
-            "{:?} {} {:?}, delete {}, exclude {:?} {}, at most {:?}, closed {:?}, bad {}:\nsource {:?}\nbefore {before:?}\n\
-             after {after:?}\n{}{}",
+            "{:?} {} {:?}, delete {}, exclude {:?} {}, at most {:?}, closed {:?}, bad {}:\n\
+             source {:?}\nbefore {before:?}\nafter {after:?}\n{}{}",
             self.way,
             self.scheme,
             self.compare,
