@@ -106,11 +106,12 @@ fn rclone_agrees_with_a_sync() {
         let rclone = |arguments: &[&str]| -> Vec<String> {
             let mut command = Command::new("timeout");
             command.args(["--kill-after=5", "90", &installed("rclone", &on_path("rclone"))]).args(arguments);
-            command.args(["-v", "--stats=0"]).env("RCLONE_CONFIG", folder.at("none"));
+            command.args(["-v", "--stats=0"]).env_clear().env("HOME", folder.path());
             command.envs([("RCLONE_S3_PROVIDER", "Other"), ("RCLONE_S3_ENDPOINT", &bucket.curl.url)]);
             command
                 .envs([("RCLONE_S3_ACCESS_KEY_ID", ACCESS_KEY), ("RCLONE_S3_SECRET_ACCESS_KEY", SECRET_KEY)]);
-            let ended = run(&mut command).clean();
+            let ended = run(&mut command);
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
             let did = |line: &&str| ["Copied", "Deleted", "Updated"].iter().any(|what| line.contains(what));
             ended.stderr.lines().filter(did).map(str::to_owned).collect()
         };

@@ -9,7 +9,7 @@ use flatout_wire::location::Location;
 use crate::api::account::{Dialect, Operation};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting_to, text};
-use crate::client::deep_listing::DeepListing;
+use crate::client::parallel_listing::ParallelListing;
 use crate::memory::lease::MemoryCharge;
 use crate::shard::shards::Shards;
 use crate::shard::shared::Shared;
@@ -36,7 +36,7 @@ pub struct Bucket {
 }
 
 /// The entries under a prefix, in order. A page that fails ends the listing with its error, once everything
-/// before it has been handed out. A deep listing of more than two pages asks for several at once; dropping it
+/// before it has been handed out. A listing of more than two pages asks for several at once; dropping it
 /// ends what is in flight.
 pub struct Listing {
     under: Location,
@@ -46,11 +46,12 @@ pub struct Listing {
 enum Pages {
     /// One after the other.
     Serial(Box<SerialListing>),
-    Deep(Box<DeepListing>),
+    /// Several at once.
+    Parallel(Box<ParallelListing>),
     Over,
 }
 
-struct SerialListing {
+pub(crate) struct SerialListing {
     shards: Arc<Shards>,
     under: Location,
     delimiter: Option<char>,
@@ -76,21 +77,16 @@ impl Listing {
                     setting_to("endpoint-url", "URL"),
                 ]));
         }
-        let under = location.clone();
-        let pages = match deep {
-            true => Pages::Deep(Box::new(DeepListing::new(shared, shards, under.clone()))),
-            false => Pages::Serial(Box::new(SerialListing::new(shared, shards, under.clone(), Some('/')))),
-        };
-        Ok(Listing { under, pages })
+        let (under, delimiter) = (location.clone(), if deep { None } else { Some('/') });
+        let pages = ParallelListing::new(shared, shards, under.clone(), delimiter);
+        Ok(Listing { under, pages: Pages::Parallel(Box::new(pages)) })
     }
 
     /// In pages of at most `entries` entries, from 1 on, one after the other: to see the first of them early.
     #[must_use]
     pub fn in_pages_of(mut self, entries: u32) -> Listing {
-        if let Pages::Deep(deep) = &self.pages {
-            let (shared, shards) = deep.carriers();
-            self.pages =
-                Pages::Serial(Box::new(SerialListing::new(shared, shards, self.under.clone(), None)));
+        if let Pages::Parallel(parallel) = &self.pages {
+            self.pages = Pages::Serial(Box::new(parallel.serial()));
         }
         if let Pages::Serial(serial) = &mut self.pages {
             serial.most = Some(entries.max(1));
@@ -102,7 +98,7 @@ impl Listing {
     pub fn is_done(&self) -> bool {
         match &self.pages {
             Pages::Serial(serial) => serial.entries.is_empty() && serial.next.is_none(),
-            Pages::Deep(deep) => deep.is_done(),
+            Pages::Parallel(parallel) => parallel.is_done(),
             Pages::Over => true,
         }
     }
@@ -115,7 +111,7 @@ impl Listing {
     pub fn page(&mut self) -> Result<Vec<Entry>, Error> {
         let page = match &mut self.pages {
             Pages::Serial(serial) => serial.page(),
-            Pages::Deep(deep) => deep.page(),
+            Pages::Parallel(parallel) => parallel.page(),
             Pages::Over => Ok(Vec::new()),
         };
         page.map_err(|error| self.end(error))
@@ -129,7 +125,12 @@ impl Listing {
 }
 
 impl SerialListing {
-    fn new(shared: &Shared, shards: Arc<Shards>, under: Location, delimiter: Option<char>) -> SerialListing {
+    pub(crate) fn new(
+        shared: &Shared,
+        shards: Arc<Shards>,
+        under: Location,
+        delimiter: Option<char>,
+    ) -> SerialListing {
         let weight = shared.pool.charge(0);
         let (next, entries) = (Some(PageStart::First), VecDeque::new());
         SerialListing { shards, under, delimiter, most: None, next, entries, weight }
@@ -218,7 +219,7 @@ impl Iterator for Listing {
     fn next(&mut self) -> Option<Result<Entry, Error>> {
         let entry = match &mut self.pages {
             Pages::Serial(serial) => serial.next_entry(),
-            Pages::Deep(deep) => deep.next_entry(),
+            Pages::Parallel(parallel) => parallel.next_entry(),
             Pages::Over => Ok(None),
         };
         entry.map_err(|error| self.end(error)).transpose()

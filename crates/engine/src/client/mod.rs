@@ -3,10 +3,10 @@
 pub(crate) mod buckets;
 pub(crate) mod config;
 mod copy;
-pub(crate) mod deep_listing;
 pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod listed_page;
+pub(crate) mod parallel_listing;
 mod parts;
 pub(crate) mod survey;
 pub(crate) mod uploads;

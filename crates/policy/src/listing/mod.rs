@@ -113,6 +113,8 @@ const PAGE_BYTES: u64 = 64 << 10;
 /// The sections of a listing, in order.
 pub struct Sections<P, E> {
     prefix_bytes: usize,
+    /// Of a listing of one level: names end with the first of it.
+    delimiter: Option<char>,
     limits: ListingLimits,
     /// The front is what the reader gets next.
     sections: VecDeque<Section<P, E>>,
@@ -134,10 +136,11 @@ pub struct Sections<P, E> {
 }
 
 impl<P: NamedPage, E> Sections<P, E> {
-    /// Of the names that begin with `prefix`.
-    pub fn new(prefix: &str, limits: ListingLimits) -> Sections<P, E> {
+    /// Of the names that begin with `prefix`; with a delimiter, up to the first one behind that.
+    pub fn new(prefix: &str, delimiter: Option<char>, limits: ListingLimits) -> Sections<P, E> {
         Sections {
             prefix_bytes: prefix.len(),
+            delimiter,
             limits,
             sections: VecDeque::new(),
             behind: Measure::default(),
@@ -303,12 +306,23 @@ impl<P: NamedPage, E> Sections<P, E> {
             let behind = ahead * self.page_names as f64;
             let page = self.page_names as f64;
             let cut = self.estimate(at).and_then(|estimate| estimate.cut_behind(behind, page));
-            match cut {
+            match cut.and_then(|cut| self.outside_of_folders(at, cut)) {
                 Some(cut) => return Some((at, cut)),
                 None => self.sections[at].is_indivisible = true,
             }
         }
         None
+    }
+
+    /// Before the folder that the cut would fall into: of one level, origins show a folder or not where the
+    /// listing begins within it.
+    fn outside_of_folders(&self, at: usize, mut cut: String) -> Option<String> {
+        let Some(delimiter) = self.delimiter else { return Some(cut) };
+        if let Some(folder_bytes) = cut[self.prefix_bytes..].find(delimiter) {
+            cut.truncate(self.prefix_bytes + folder_bytes);
+        }
+        let is_behind = self.sections[at].low().is_some_and(|low| low < cut.as_str());
+        is_behind.then_some(cut)
     }
 
     /// How much longer than others a section is cut.

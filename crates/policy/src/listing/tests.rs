@@ -129,15 +129,18 @@ fn limits(in_flight: u32) -> ListingLimits {
     ListingLimits { in_flight, bytes: 1 << 30 }
 }
 
+/// Of all names.
+const PREFIX: &str = "p/";
+
 /// Lists all, with pages that come in any order; `change` may change the origin before each answer.
 fn listed_with(
     origin: &mut Origin,
-    prefix: &str,
+    delimiter: Option<char>,
     limits: ListingLimits,
     chance: &mut Chance,
     mut change: impl FnMut(&mut Origin, &mut Chance),
 ) -> Vec<String> {
-    let mut sections = Sections::<Names, ()>::new(prefix, limits);
+    let mut sections = Sections::<Names, ()>::new(PREFIX, delimiter, limits);
     let mut on_the_way: Vec<PageRequest> = Vec::new();
     let mut shown = Vec::new();
     let mut time = Duration::ZERO;
@@ -152,6 +155,9 @@ fn listed_with(
             Taken::Wait => {}
         }
         while let Some(request) = sections.next_request(time) {
+            if let (PageFrom::After(cut), Some(delimiter)) = (&request.from, delimiter) {
+                assert!(!cut[PREFIX.len()..].contains(delimiter), "{cut} is within a folder");
+            }
             on_the_way.push(request);
         }
         assert!(!on_the_way.is_empty(), "somebody must be asked");
@@ -171,7 +177,7 @@ fn listed_with(
 }
 
 fn listed(origin: &mut Origin, in_flight: u32, seed: u64) -> Vec<String> {
-    listed_with(origin, "p/", limits(in_flight), &mut Chance(seed), |_, _| {})
+    listed_with(origin, None, limits(in_flight), &mut Chance(seed), |_, _| {})
 }
 
 /// Names of several kinds, in a bucket.
@@ -212,6 +218,28 @@ fn every_name_comes_once_and_in_order() {
     }
 }
 
+/// Folders are one name each, which an origin shows or not where the listing begins within one.
+#[test]
+fn a_listing_of_one_level_is_cut_outside_of_folders() {
+    let mut most_in_flight = 0;
+    for seed in 1..=100 {
+        let mut chance = Chance(seed * 0x9e37_79b9);
+        let kind = chance.below(KINDS);
+        let one_level = |name: String| match name[PREFIX.len()..].find('/') {
+            Some(end) => name[..PREFIX.len() + end + 1].to_owned(),
+            None if chance.below(2) == 0 => name + "/",
+            None => name,
+        };
+        let names: Vec<String> = names(kind, 3_000, &mut Chance(seed)).into_iter().map(one_level).collect();
+        let mut origin = Origin::new(names, 1 + chance.below(60) as usize);
+        let expected: Vec<String> = origin.names.iter().cloned().collect();
+        let shown = listed_with(&mut origin, Some('/'), limits(32), &mut chance, |_, _| {});
+        assert_eq!(shown, expected, "seed {seed}, kind {kind}");
+        most_in_flight = most_in_flight.max(origin.most_in_flight);
+    }
+    assert!(most_in_flight > 16, "{most_in_flight} in flight");
+}
+
 #[test]
 fn origins_without_start_after_cost_time_and_no_name() {
     use Habit::{Empty, Gaps, Ignores, Inclusive, Refuses};
@@ -250,7 +278,7 @@ fn names_that_stay_come_once_while_others_come_and_go() {
         let stays: BTreeMap<&String, bool> = all.iter().map(|name| (name, chance.below(3) > 0)).collect();
         let mut origin = Origin::new(all.iter().filter(|_| chance.below(2) > 0).cloned(), 30);
         origin.names.extend(stays.iter().filter(|(_, stays)| **stays).map(|(name, _)| (*name).clone()));
-        let shown = listed_with(&mut origin, "p/", limits(24), &mut chance, |origin, chance| {
+        let shown = listed_with(&mut origin, None, limits(24), &mut chance, |origin, chance| {
             for _ in 0..10 {
                 let name = &all[chance.below(all.len() as u64) as usize];
                 if !stays[name] && !origin.names.remove(name) {
@@ -280,7 +308,7 @@ fn cost(names: Vec<String>, in_flight: u32, bytes: u64) -> (f64, u64, u64) {
     let mut origin = Origin::new(names, 100);
     let count = origin.names.len() as u64;
     let limits = ListingLimits { in_flight, bytes };
-    let mut sections = Sections::<Names, ()>::new("p/", limits);
+    let mut sections = Sections::<Names, ()>::new("p/", None, limits);
     let (mut rounds, mut shown, mut held_most) = (0, 0, 0);
     'listing: loop {
         let mut asked = Vec::new();
@@ -333,7 +361,7 @@ fn pages_that_wait_stay_within_their_memory() {
 fn what_comes_before_a_failure_is_handed_out() {
     let names: Vec<String> = (0..5_000).map(|number| format!("p/{number:07}")).collect();
     let mut origin = Origin::new(names.clone(), 50);
-    let mut sections = Sections::<Names, &str>::new("p/", limits(16));
+    let mut sections = Sections::<Names, &str>::new("p/", None, limits(16));
     let (mut shown, mut number) = (Vec::new(), 0);
     let mut failed = None;
     loop {
@@ -373,7 +401,7 @@ fn what_comes_before_a_failure_is_handed_out() {
 
 #[test]
 fn an_origin_that_asks_for_less_gets_less() {
-    let mut sections = Sections::<Names, ()>::new("p/", limits(64));
+    let mut sections = Sections::<Names, ()>::new("p/", None, limits(64));
     let mut origin = Origin::new(names(0, 20_000, &mut Chance(3)), 20);
     let mut asked = Vec::new();
     let mut now = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! A deep listing: all keys under a prefix, many pages in flight. [`flatout_policy::listing`] decides which;
+//! A listing of which many pages are in flight. [`flatout_policy::listing`] decides which;
 //! here they are asked for, and handed out in order.
 //!
 //! ```text
@@ -21,7 +21,7 @@ use crate::api::account::Operation;
 use crate::api::refusal::Failure;
 use crate::base::cancellation::Cancellation;
 use crate::base::error::Error;
-use crate::client::list::{Entry, page_of, repeats_a_page};
+use crate::client::list::{Entry, SerialListing, page_of, repeats_a_page};
 use crate::client::listed_page::{ListedPage, PageReader};
 use crate::memory::plan::MemoryPlan;
 use crate::shard::Shard;
@@ -33,15 +33,19 @@ use crate::shard::shared::Shared;
 const IN_FLIGHT_MAX: u32 = 128;
 /// What a page takes while it arrives, roughly: 1,000 keys as XML.
 const ARRIVING_BYTES: u64 = 256 << 10;
+/// A mount lists several folders at a time, each of which is one level.
+const LEVELS_AT_ONCE: u64 = 4;
 /// Pages are parsed by so many shards.
 const SHARDS_MAX: usize = 4;
 /// Entries that are handed out between two looks at what has come.
 const ENTRIES_A_LOOK: u32 = 256;
 
-pub(crate) struct DeepListing {
+pub(crate) struct ParallelListing {
     shards: Arc<Shards>,
     shared: Arc<Shared>,
     under: Location,
+    /// Of one level.
+    delimiter: Option<char>,
     sections: Sections<ListedPage, Error>,
     /// The page that is being handed out.
     reading: Option<PageReader>,
@@ -65,15 +69,24 @@ enum Event {
     Gone(u64),
 }
 
-impl DeepListing {
-    pub(crate) fn new(shared: &Arc<Shared>, shards: Arc<Shards>, under: Location) -> DeepListing {
+impl ParallelListing {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        shards: Arc<Shards>,
+        under: Location,
+        delimiter: Option<char>,
+    ) -> ParallelListing {
         let (tell, told) = mpsc::channel();
-        let limits = limits(&shared.memory_plan, shared.settings.parallel);
-        DeepListing {
-            sections: Sections::new(under.key(), limits),
+        let mut limits = limits(&shared.memory_plan, shared.settings.parallel);
+        if delimiter.is_some() {
+            limits.bytes /= LEVELS_AT_ONCE;
+        }
+        ParallelListing {
+            sections: Sections::new(under.key(), delimiter, limits),
             shards,
             shared: shared.clone(),
             under,
+            delimiter,
             reading: None,
             until_look: ENTRIES_A_LOOK,
             requests: 0,
@@ -84,9 +97,9 @@ impl DeepListing {
         }
     }
 
-    /// Who carries its requests.
-    pub(crate) fn carriers(&self) -> (&Arc<Shared>, Arc<Shards>) {
-        (&self.shared, self.shards.clone())
+    /// A listing of what this one lists, one page after the other.
+    pub(crate) fn serial(&self) -> SerialListing {
+        SerialListing::new(&self.shared, self.shards.clone(), self.under.clone(), self.delimiter)
     }
 
     /// Whether everything has been handed out.
@@ -205,18 +218,18 @@ impl DeepListing {
 
     fn task(&self, section: u64, start: PageStart) -> Task {
         let reply = Reply { tell: self.tell.clone(), section, is_sent: false };
-        let (under, stop) = (self.under.clone(), self.stop.clone());
+        let (under, delimiter, stop) = (self.under.clone(), self.delimiter, self.stop.clone());
         Task::new(move |shard| async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = fetch(&shard, under, start, reply) => {}
+                () = fetch(&shard, under, delimiter, start, reply) => {}
             }
         })
     }
 }
 
-impl Drop for DeepListing {
+impl Drop for ParallelListing {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -231,9 +244,9 @@ fn limits(plan: &MemoryPlan, parallel: Option<u32>) -> ListingLimits {
 }
 
 /// Asks for a page, and tells what came of it.
-async fn fetch(shard: &Rc<Shard>, under: Location, start: PageStart, reply: Reply) {
+async fn fetch(shard: &Rc<Shard>, under: Location, delimiter: Option<char>, start: PageStart, reply: Reply) {
     let token = if let PageStart::Token(token) = &start { Some(token.clone()) } else { None };
-    let operation = Operation::Page { under: under.clone(), delimiter: None, start, most: None };
+    let operation = Operation::Page { under: under.clone(), delimiter, start, most: None };
     let on_failure = |failure: &Failure, asked: Instant| {
         if matches!(failure.fault, Fault::Throttled | Fault::Unavailable) {
             // Whoever asked may have gone.
