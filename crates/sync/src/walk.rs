@@ -55,9 +55,12 @@ pub enum Cause {
     Circle,
     /// A link, which [`Links::Refuse`] takes for an error.
     Link,
+    /// It was there, and is not any more.
+    Vanished,
 }
 
-/// Walks a folder. What vanishes meanwhile is absent; what cannot be read is unknown.
+/// Walks a folder. What cannot be read is unknown, and so is what vanishes meanwhile: it may have a name by
+/// now that the walk has passed. Of a target it is absent.
 pub struct Walk {
     root: PathBuf,
     rules: Rules,
@@ -128,13 +131,12 @@ impl Walk {
         let mut has_more = false;
         for entry in fs::read_dir(&path)? {
             let entry = entry?;
-            let found = match entry.file_type() {
-                Ok(found) => found,
-                // It has vanished: its folder has not.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            let kind = match entry.file_type() {
+                Ok(found) => self.kind(&entry.path(), found),
+                // It has vanished, as a look at it will say: its folder has not.
+                Err(error) if error.kind() == ErrorKind::NotFound => Kind::File,
                 Err(error) => return Err(error),
             };
-            let kind = self.kind(&entry.path(), found);
             let mut sorts_as = entry.file_name().into_vec();
             let taken = (kind == Kind::Folder && self.rules.is_target)
                 .then(|| Name { sorts_as: sorts_as.clone(), kind: Kind::Special("a folder") });
@@ -199,8 +201,9 @@ impl Walk {
                 Ok(_) => Some(Item::Taken { name, by: "no file".into() }),
                 Err(error) if error.kind() == ErrorKind::NotFound => match path.symlink_metadata() {
                     Ok(_) => Some(unread(name, path, Cause::Dangling)),
-                    // It has vanished.
-                    Err(error) if error.kind() == ErrorKind::NotFound => None,
+                    Err(error) if error.kind() == ErrorKind::NotFound => {
+                        self.vanished(unread(name, path, Cause::Vanished))
+                    }
                     Err(error) => Some(unread(name, path, Cause::Io(error))),
                 },
                 Err(error) => Some(unread(name, path, Cause::Io(error))),
@@ -212,7 +215,9 @@ impl Walk {
     fn enter(&mut self, path: PathBuf, name: String) -> Option<Item<Unread>> {
         let found = match fs::metadata(&path) {
             Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return self.vanished(below(name, path, Cause::Vanished));
+            }
             Err(error) => return Some(below(name, path, Cause::Io(error))),
         };
         let id = (found.dev(), found.ino());
@@ -224,9 +229,15 @@ impl Walk {
                 self.open.push(opened);
                 Some(Item::Folder { name })
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.vanished(below(name, path, Cause::Vanished))
+            }
             Err(error) => Some(below(name, path, Cause::Io(error))),
         }
+    }
+
+    fn vanished(&self, item: Item<Unread>) -> Option<Item<Unread>> {
+        (!self.rules.is_target).then_some(item)
     }
 
     fn has_no_key(&self, path: PathBuf) -> Option<Item<Unread>> {

@@ -104,12 +104,12 @@ pub struct Sync {
     /// Copy only where sizes differ
     #[arg(long, conflicts_with_all = ["exact_timestamps", "checksum"], help_heading = "Comparison")]
     pub size_only: bool,
-    /// Copy where sizes or times differ at all; of an upload that takes a request for each object that is
-    /// there
+    /// Copy where sizes or times differ at all. For an upload each object that is there is asked for its
+    /// file's time
     #[arg(long, conflicts_with = "checksum", help_heading = "Comparison")]
     pub exact_timestamps: bool,
     /// Copy where sizes or checksums differ: those that the origin states, and those of files, which are read
-    /// once and remembered
+    /// once and remembered. What has none to compare is compared by time, and counted
     #[arg(long, help_heading = "Comparison")]
     pub checksum: bool,
     /// Empty folders belong to the tree: an object whose key ends in '/' stands for one, and with --delete
@@ -190,8 +190,8 @@ pub struct Du {
     /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; a pattern of keys, as in 's3://BUCKET/*.txt'
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: String,
-    /// A line for every folder below, too
-    #[arg(long, short, conflicts_with = "by_prefix")]
+    /// A line for every folder below, too; with --by-prefix no further than that
+    #[arg(long, short)]
     pub recursive: bool,
     /// A line for the folders below, down to N levels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

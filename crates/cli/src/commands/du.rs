@@ -27,7 +27,8 @@ pub fn run(args: &Du, console: &Console) -> Result<Exit, Failure> {
         false => Source::prefix(&location, true),
     };
     let source = source.expect("only buckets come so far");
-    let levels = if args.recursive { usize::MAX } else { args.by_prefix.map_or(0, |levels| levels as usize) };
+    let all = if args.recursive { usize::MAX } else { 0 };
+    let levels = args.by_prefix.map_or(all, |levels| levels as usize);
     let mut count = Count {
         console,
         location: &location,

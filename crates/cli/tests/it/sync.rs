@@ -335,7 +335,7 @@ fn a_file_takes_no_folders_place_and_the_other_way_round() {
     let ended = sync(&buckets, &["s3://bucket/d", &down.at(""), "--delete", "--json"]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     for part in
-        ["a folder has that name", "a file, where a folder would have to be", "a symbolic link has that"]
+        ["there is a folder,", "there is a file, where a folder would have to be", "there is a symbolic link"]
     {
         assert!(ended.stderr.contains(part), "{}", ended.stderr);
     }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::cloud::{Cloud, Fault, now_s};
 use crate::folder::files;
 use crate::program::{Ended, run};
-use crate::raw::Raw;
+use crate::raw::{Answer, Asked, Raw};
 use crate::sync::{at, tree};
 use crate::verbs_bad_days::{gone, named, page, xml};
 
@@ -144,6 +145,46 @@ fn only_folders_of_the_target_alone_are_removed() {
     assert!(!down.path().join("gone/a").exists() && !down.path().join("gone/b/c").exists());
 }
 
+/// Folders without a file are names of the source, too, and a mark whose name is a file's is nobody's.
+#[test]
+fn marks_alone_are_a_tree() {
+    let (cloud, down) = (bucket(&["e/", "f/g/"]), tree(&[]));
+    for _ in 0..2 {
+        sync(&cloud, &["s3://bucket/d", &down.at("in"), "--empty-folders", "--delete"]).clean();
+    }
+    let (cloud, down) = (bucket(&["a", "a/"]), tree(&[]));
+    for _ in 0..2 {
+        sync(&cloud, &["s3://bucket/d", &down.at(""), "--delete"]).clean();
+    }
+    assert_eq!(down.names(), ["a"]);
+    sync(&cloud, &["s3://bucket/d", &down.at(""), "--exclude", "**"]).clean();
+}
+
+/// What a dry run would not delete is not told as if it would.
+#[test]
+fn a_dry_run_tells_extras_from_deletions() {
+    let (cloud, up) = (bucket(&["b", "c"]), tree(&[("a", "1")]));
+    let check = |more: &[&str], code: i32, says: &str| {
+        let (from, dry) = (up.at(""), ["s3://bucket/d", "--dry-run"]);
+        let ended = sync(&cloud, &[&[from.as_str()], &dry[..], more].concat());
+        assert!(ended.code == Some(code) && ended.text().contains(says), "{}{}", ended.text(), ended.stderr);
+    };
+    check(&[], 0, "1 to copy, 2 extra,");
+    check(&["--delete"], 0, "1 to copy, 2 to delete,");
+    check(&["--delete", "--max-delete", "1"], 1, "1 to copy, 2 extra,");
+}
+
+/// The report of the run lies in the tree, and is none of it.
+#[test]
+fn a_report_in_the_tree_stays_there() {
+    let (cloud, disk) = (bucket(&["a"]), tree(&[("b", "1")]));
+    let report = disk.at("report");
+    sync(&cloud, &["s3://bucket/d", &disk.at(""), "--delete", "--report", &report]).clean();
+    assert_eq!(disk.names(), ["a", "report"]);
+    sync(&cloud, &[&disk.at(""), "s3://bucket/d", "--delete", "--report", &report]).clean();
+    assert_eq!(keys(&cloud), ["a"]);
+}
+
 /// As after an upload of that very folder: each object is younger than its file, and made of it.
 #[test]
 fn a_folder_that_was_uploaded_is_not_fetched_again() {
@@ -155,6 +196,73 @@ fn a_folder_that_was_uploaded_is_not_fetched_again() {
         let ended = sync(&cloud, &[&["s3://bucket/d", &to, "--json"], mode].concat()).clean();
         let summary = ended.events().pop().unwrap();
         assert_eq!((&summary["ok"], &summary["unchanged"]), (&0.into(), &2.into()), "{mode:?}");
+    }
+}
+
+/// Where nobody states a checksum, `--checksum` says so.
+#[test]
+fn names_without_checksums_are_counted() {
+    let raw = Raw::start(|asked| match asked.method() {
+        "GET" => page(&["d/a".to_owned()], None),
+        "HEAD" => Answer::new("200 OK", &[("content-length", "2")], b""),
+        _ => Answer::new("200 OK", &[("content-length", "0"), ("etag", "\"1\"")], b""),
+    });
+    let up = tree(&[("a", "11")]);
+    let ended = run(&mut at(&raw.url(""), &["sync", &up.at(""), "s3://bucket/d", "--checksum"]));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 name compared by time"), "{}", ended.stderr);
+}
+
+/// In the second of its upload: its time is its object's, and no later one tells that it was fetched.
+#[test]
+fn a_folder_that_was_just_fetched_is_not_sent_again() {
+    let (cloud, up, down) = (bucket(&[]), tree(&[("a", "1"), ("b/c", "2")]), tree(&[]));
+    sync(&cloud, &[&up.at(""), "s3://bucket/d"]).clean();
+    cloud.objects().values_mut().for_each(|object| object.modified_s = now_s());
+    sync(&cloud, &["s3://bucket/d", &down.at("")]).clean();
+    let ended = sync(&cloud, &[&down.at(""), "s3://bucket/d", "--json"]).clean();
+    assert_eq!(ended.events().pop().unwrap()["unchanged"], 2);
+}
+
+/// A source that is exchanged while the second walk goes through it: the first one knew all of its names.
+#[test]
+fn a_source_that_vanishes_in_the_second_walk_loses_nothing() {
+    for is_whole in [true, false] {
+        let mut keys: Vec<String> = ["d/0", "d/z/1", "d/z/2"].map(str::to_owned).into();
+        keys.splice(1..1, (0..70_000).map(|at| format!("d/m/{at:05}")));
+        let up = tree(&[("from/0", "11"), ("from/z/1", "22"), ("from/z/2", "33")]);
+        let (from, away) = (up.path().join("from"), up.path().join("away"));
+        let (here, has_begun) = (from.clone(), AtomicUsize::new(0));
+        let deleted = Arc::new(Mutex::new(Vec::new()));
+        let noted = deleted.clone();
+        let raw = Raw::start(move |asked| {
+            if asked.method() == "POST" {
+                if has_begun.fetch_add(1, Ordering::SeqCst) == 0 {
+                    match is_whole {
+                        true => {
+                            fs::rename(&here, &away).unwrap();
+                            fs::create_dir(&here).unwrap();
+                        }
+                        false => fs::rename(here.join("z"), here.join("a")).unwrap(),
+                    }
+                }
+                let named = named(asked);
+                noted.lock().unwrap().extend(named.iter().cloned());
+                return xml("200 OK", &format!("<DeleteResult>{}</DeleteResult>", gone(&named)));
+            }
+            let at = token(asked).unwrap_or(0);
+            let next = (keys.len() > (at + 1) * 1_000).then(|| (at + 1).to_string());
+            page(keys.chunks(1_000).nth(at).unwrap(), next.as_deref())
+        });
+        let arguments = ["sync", from.to_str().unwrap(), "s3://bucket/d", "--delete", "--size-only"];
+        let ended = run(&mut at(&raw.url(""), &arguments));
+        assert_eq!(ended.code, Some(3), "{}{}", ended.text(), ended.stderr);
+        let says = if is_whole { "not the folder that it was" } else { "vanished while" };
+        assert!(ended.stderr.contains(says), "{}", ended.stderr);
+        let deleted = deleted.lock().unwrap();
+        assert!(deleted.iter().all(|key| key.starts_with("d/m/")), "{:?}", deleted.last());
+        assert!(!is_whole || deleted.len() < 70_000, "{} deleted", deleted.len());
+        assert!(!deleted.is_empty());
     }
 }
 
@@ -173,6 +281,12 @@ fn what_could_not_be_asked_is_said_once_for_all() {
     assert!(ended.text().contains("40 unknown and left as they are"), "{}", ended.text());
 }
 
+/// The number that a token is.
+fn token(asked: &Asked) -> Option<usize> {
+    let mut pairs = asked.target().split(['?', '&']);
+    pairs.find_map(|pair| pair.strip_prefix("continuation-token="))?.parse().ok()
+}
+
 /// More extra names than are kept in memory, of which the second walk finds a part only.
 #[test]
 fn a_second_walk_that_breaks_off_says_so() {
@@ -182,11 +296,7 @@ fn a_second_walk_that_breaks_off_says_so() {
         if asked.method() == "POST" {
             return xml("200 OK", &format!("<DeleteResult>{}</DeleteResult>", gone(&named(asked))));
         }
-        let number = |name: &str| {
-            let value = asked.target().split(['?', '&']).find_map(|pair| pair.strip_prefix(name))?;
-            value.trim_start_matches("%2F").parse::<usize>().ok()
-        };
-        let at = number("continuation-token=").unwrap_or(0);
+        let at = token(asked).unwrap_or(0);
         // It knows tokens alone, so that a listing goes on page after page.
         let begins = at == 0 && !asked.target().contains("start-after");
         let walk =

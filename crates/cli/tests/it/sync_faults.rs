@@ -75,8 +75,9 @@ struct Content {
 type Tree = BTreeMap<String, Content>;
 type Bodies = BTreeMap<String, Vec<u8>>;
 
+type LeavesOut = fn(&str) -> bool;
 /// Filters, and the names that each leaves out.
-const EXCLUDES: [(&str, fn(&str) -> bool); 2] =
+const EXCLUDES: [(&str, LeavesOut); 2] =
     [("b/", |name| name.starts_with("b/")), ("*.b", |name| name.ends_with(".b"))];
 
 /// A case: two trees, how they are compared, and how bad the day is.

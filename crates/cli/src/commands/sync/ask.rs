@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -57,6 +58,8 @@ struct Shared {
     source: Tree,
     target: Tree,
     sums: Mutex<Sums>,
+    /// Names whose content was asked for, and of which too little is stated.
+    without_sums: AtomicU64,
 }
 
 struct Ask {
@@ -69,7 +72,13 @@ struct Ask {
 
 impl Asker {
     pub fn new(client: Arc<Client>, source: Tree, target: Tree, sums: Sums) -> Asker {
-        Asker { shared: Arc::new(Shared { client, source, target, sums: Mutex::new(sums) }), questions: None }
+        let (sums, without_sums) = (Mutex::new(sums), AtomicU64::new(0));
+        Asker { shared: Arc::new(Shared { client, source, target, sums, without_sums }), questions: None }
+    }
+
+    /// How many names had no checksums to compare.
+    pub fn without_sums(&self) -> u64 {
+        self.shared.without_sums.load(Ordering::Relaxed)
     }
 
     /// Keeps the checksums that were computed for the next run. With `is_whole`, those of files that this run
@@ -129,11 +138,33 @@ impl Shared {
         let stored = stat.metadata.iter().find(|(name, _)| name == STORED_TIME);
         let stored_ns = stored.and_then(|(_, time)| parse_time(time));
         let why = if rules.compare == Compare::ExactTime { Why::Time } else { Why::Newer };
-        Ok((stored_ns.is_none() || stored_ns != file.modified_ns).then_some(why))
+        if stored_ns.is_some() && stored_ns == file.modified_ns {
+            return Ok(None);
+        }
+        // One that was fetched in the second of its upload has its object's time, and no later change to tell
+        // it from one that was written in that second.
+        if rules.way == Way::Up && source.modified_ns == target.modified_ns {
+            let is_same = self.is_same_by_sums(source, target)?;
+            return Ok((is_same != Some(true)).then_some(why));
+        }
+        Ok(Some(why))
     }
 
-    /// Whether both have one content, by what is stated of objects and computed of files.
+    /// Whether both have one content, by their checksums, or by their times where none are stated.
     fn by_content(&self, source: &Entry, target: &Entry, rules: Rules) -> Result<Option<Why>, Failure> {
+        match self.is_same_by_sums(source, target)? {
+            Some(true) => Ok(None),
+            Some(false) => Ok(Some(Why::Content)),
+            None => {
+                self.without_sums.fetch_add(1, Ordering::Relaxed);
+                self.by_time(source, target, rules)
+            }
+        }
+    }
+
+    /// Whether both have one content, by what is stated of objects and computed of files; `None` where too
+    /// little is stated.
+    fn is_same_by_sums(&self, source: &Entry, target: &Entry) -> Result<Option<bool>, Failure> {
         let of = |tree: &Tree, entry: &Entry| -> Result<Option<Content>, Failure> {
             match tree {
                 Tree::Folder(path) => Ok(Some(Content::File(path.join(&entry.name)))),
@@ -144,10 +175,11 @@ impl Shared {
         };
         let is_same_md5 = self.is_same_md5(source, target)?;
         if is_same_md5 == Some(true) {
-            return Ok(None);
+            return Ok(Some(true));
         }
+        // An object that is gone has no content.
         let (Some(a), Some(b)) = (of(&self.source, source)?, of(&self.target, target)?) else {
-            return Ok(Some(Why::New));
+            return Ok(Some(false));
         };
         let is_same = match (a, b) {
             (Content::File(_), Content::File(_)) => unreachable!("one side is a bucket"),
@@ -157,12 +189,7 @@ impl Shared {
                 b.iter().find(|other| other.algorithm == one.algorithm).map(|other| one == other)
             }),
         };
-        match is_same.or(is_same_md5) {
-            Some(true) => Ok(None),
-            Some(false) => Ok(Some(Why::Content)),
-            // Neither states anything: their times are what is left.
-            None => self.by_time(source, target, rules),
-        }
+        Ok(is_same.or(is_same_md5))
     }
 
     fn by_time(&self, source: &Entry, target: &Entry, rules: Rules) -> Result<Option<Why>, Failure> {

@@ -62,8 +62,6 @@ pub struct Later {
     pub has_more: bool,
     /// How many objects or files are extra; folders are in no count.
     pub extra_count: u64,
-    /// The source has an empty folder, which no summary counts.
-    pub makes_folders: bool,
 }
 
 impl Later {
@@ -72,10 +70,7 @@ impl Later {
         let extra = match step {
             Step::Extra(entry) => Extra::Entry(entry),
             Step::ExtraFolder(name) => Extra::Folder(name),
-            step => {
-                self.makes_folders |= matches!(step, Step::MakeFolder(_));
-                return Some(step);
-            }
+            step => return Some(step),
         };
         self.extra_count += u64::from(matches!(extra, Extra::Entry(_)));
         match self.extras.len() < EXTRAS_MOST {

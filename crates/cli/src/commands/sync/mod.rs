@@ -11,6 +11,7 @@ mod trees;
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_engine::{Client, Dialect, Folder};
 use flatout_sync::decide::{Compare, Rules, Way};
@@ -23,7 +24,7 @@ use self::sums::Sums;
 use self::tell::Telling;
 use self::trees::Tree;
 use crate::args::Sync;
-use crate::commands::repeats::grouped;
+use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -51,7 +52,16 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
     };
     let asker = Asker::new(client.clone(), source.clone(), target.clone(), sums);
     let root = root(&source);
-    let sync = Trees { args, client: &client, source: &source, root, target: &target, way, asker: &asker };
+    let sync = Trees {
+        args,
+        client: &client,
+        source: &source,
+        root,
+        target: &target,
+        way,
+        asker: &asker,
+        has_any: Arc::default(),
+    };
     let mut telling = Telling::new(args, console, &source, &target, way);
     // Before anything is made: a tree that cannot be read leaves no folder behind.
     let plan = sync.plan(compare(args), console)?;
@@ -67,6 +77,13 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
         }
     };
     asker.keep_sums(telling.is_whole());
+    let without_sums = asker.without_sums();
+    if without_sums > 0 {
+        console.warn(&format!(
+            "{} compared by time: there is no checksum that both sides state",
+            counted(without_sums, "name")
+        ));
+    }
     sync.end(later, &mut telling)?;
     origin::remember_of(console, &client);
     telling.conclude()
@@ -120,7 +137,7 @@ fn compare(args: &Sync) -> Compare {
 }
 
 /// Device and inode of a folder.
-fn root(tree: &Tree) -> Option<(u64, u64)> {
+pub fn root(tree: &Tree) -> Option<(u64, u64)> {
     match tree {
         Tree::Folder(path) => path.metadata().ok().map(|found| (found.dev(), found.ino())),
         Tree::Objects(_) => None,
@@ -137,12 +154,14 @@ struct Trees<'a> {
     target: &'a Tree,
     way: Way,
     asker: &'a Asker,
+    /// Whether the source has anything.
+    has_any: Arc<AtomicBool>,
 }
 
 impl Trees<'_> {
     /// A walk through both trees, from the beginning.
     fn plan(&self, compare: Compare, console: &Console) -> Result<Steps, Failure> {
-        let source = trees::source(self.args, self.client, self.source, self.target)?;
+        let source = trees::source(self.args, self.client, self.source, self.target, &self.has_any)?;
         let target = trees::target(self.args, self.client, self.target, self.source)?;
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
         let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
@@ -172,9 +191,8 @@ impl Trees<'_> {
 
     /// Deletes what is extra, where that is asked for and everything is known.
     fn end(&self, later: Later, telling: &mut Telling<'_>) -> Result<(), Failure> {
-        let Later { extras, has_more, extra_count, makes_folders } = later;
-        let is_empty = !makes_folders && !telling.has_met_the_source();
-        if is_empty && telling.is_whole() && self.is_missing(extra_count) {
+        let Later { extras, has_more, extra_count } = later;
+        if !self.has_any.load(Ordering::Relaxed) && telling.is_whole() && self.is_missing(extra_count) {
             telling.failures.of_all(&self.nothing_there());
             return Ok(());
         }
@@ -206,7 +224,8 @@ impl Trees<'_> {
                 grouped(extra_count)
             );
             let failure = Failure { exit: Exit::Failed, ..Failure::usage(why) };
-            telling.failures.of_all(&failure.with_hint("look at them by --dry-run, then allow as many"));
+            let hint = "--dry-run with a larger --max-delete shows them; then allow as many";
+            telling.failures.of_all(&failure.with_hint(hint));
             return Ok(());
         }
         let folder = match (self.target, self.args.dry_run) {
@@ -219,17 +238,21 @@ impl Trees<'_> {
             target: self.target,
             filters: &self.args.filters,
             folder,
-            most: self.args.max_delete.unwrap_or(u64::MAX),
+            root: self.root,
+            most: extra_count,
             dry_run: self.args.dry_run,
         };
-        if !has_more {
-            return removal.remove(extras.into_iter(), telling);
-        }
-        // More than were kept in memory: both trees are walked again, which makes what is known newer, too.
-        // Nothing has to be asked for that.
         let failed = telling.summary.failed;
-        removal.remove_of_steps(self.plan(Compare::Size, telling.console)?, telling)?;
-        if telling.is_unknown && !self.args.dry_run {
+        let is_same_source = match has_more {
+            false => removal.remove(extras.into_iter(), telling)?,
+            // More than were kept in memory: both trees are walked again, which makes what is known newer,
+            // too. Nothing has to be asked for that.
+            true => removal.remove_of_steps(self.plan(Compare::Size, telling.console)?, telling)?,
+        };
+        if !is_same_source {
+            telling.failures.of_all(&self.exchanged());
+        }
+        if (telling.is_unknown || !is_same_source) && !self.args.dry_run {
             let ended = telling.summary.deleted + telling.summary.failed - failed;
             telling.summary.extra = extra_count.saturating_sub(ended);
         }

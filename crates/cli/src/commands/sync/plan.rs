@@ -109,6 +109,8 @@ impl Iterator for Plan {
         loop {
             let step = match (self.answered(), self.rules.way, self.folders) {
                 (Some(Step::MakeFolder(_)), _, Folders::None) => continue,
+                // A mark that is no folder of the target's: nothing is done with either.
+                (Some(Step::Blocked { name, .. }), _, Folders::None) if name.ends_with('/') => continue,
                 (Some(Step::ExtraFolder(name)), Way::Up | Way::Between, _) => Some(Step::Extra(mark(name))),
                 (Some(Step::ExtraFolder(_)), Way::Down, Folders::None) => continue,
                 (step, ..) => step,

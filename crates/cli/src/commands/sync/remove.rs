@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_engine::{Client, Deletion, Folder};
@@ -25,17 +25,20 @@ pub struct Removal<'a> {
     pub filters: &'a Filters,
     /// The target, where it is a folder.
     pub folder: Option<Folder>,
+    /// Device and inode of the source, where it is a folder: of another one nothing is known.
+    pub root: Option<(u64, u64)>,
+    /// No more than the first walk found.
     pub most: u64,
     pub dry_run: bool,
 }
 
 impl Removal<'_> {
-    /// Removes those that the first walk has noted.
+    /// Removes those that the first walk has noted; whether the source was the same folder to the end.
     pub fn remove(
         &self,
         extras: impl Iterator<Item = Extra> + Send + 'static,
         telling: &mut Telling<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let (source, filters) = (self.source.clone(), self.filters.clone());
         let appeared = Arc::new(AtomicU64::new(0));
         let (counted, mut left) = (appeared.clone(), self.most);
@@ -45,6 +48,14 @@ impl Removal<'_> {
                 false
             }
             _ => true,
+        });
+        let (source, root, is_same) = (self.source.clone(), self.root, Arc::new(AtomicBool::new(true)));
+        let same = is_same.clone();
+        // Looked at behind the names that the source has by now: where it is gone it has none.
+        let extras = extras.take_while(move |_| {
+            let is_same = super::root(&source) == root;
+            same.store(is_same, Ordering::Relaxed);
+            is_same
         });
         // Folders are in no count.
         let extras = extras.take_while(move |extra| {
@@ -58,25 +69,26 @@ impl Removal<'_> {
             (None, false) => self.remove_objects(extras, telling),
         }?;
         telling.summary.extra += appeared.load(Ordering::Relaxed);
-        Ok(())
+        Ok(is_same.load(Ordering::Relaxed))
     }
 
-    /// Removes those of a walk of its own. What is not known in it is not extra, and is told.
-    pub fn remove_of_steps(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<(), Failure> {
+    /// Removes those of a walk of its own, which ends at the first name that is not known: that is told.
+    pub fn remove_of_steps(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<bool, Failure> {
         let unread = Arc::<Mutex<Vec<Failure>>>::default();
         let noted = unread.clone();
-        let extras = steps.filter_map(move |step| match step {
-            Step::Extra(entry) => Some(Extra::Entry(entry)),
-            Step::ExtraFolder(name) => Some(Extra::Folder(name)),
+        let extras = steps.map_while(move |step| match step {
+            Step::Extra(entry) => Some(Some(Extra::Entry(entry))),
+            Step::ExtraFolder(name) => Some(Some(Extra::Folder(name))),
             Step::Unread(failure) | Step::Unasked { why: failure, .. } => {
                 noted.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
                 None
             }
-            _ => None,
+            _ => Some(None),
         });
-        self.remove(extras, telling)?;
+        let is_same = self.remove(extras.flatten(), telling)?;
         let unread = std::mem::take(&mut *unread.lock().unwrap_or_else(PoisonError::into_inner));
-        unread.into_iter().try_for_each(|failure| telling.on_step(Step::Unread(failure)))
+        unread.into_iter().try_for_each(|failure| telling.on_step(Step::Unread(failure)))?;
+        Ok(is_same)
     }
 
     fn only_say(

@@ -27,6 +27,8 @@ pub struct Telling<'a> {
     pub way: Way,
     pub summary: events::SyncSummary,
     unverified: u64,
+    /// Of the extra names, those that a real run would delete.
+    to_delete: u64,
     pub failures: Failures<'a>,
     warnings: Warnings<'a>,
     /// Something could not be read: no name that it may have had is deleted.
@@ -51,6 +53,7 @@ impl<'a> Telling<'a> {
             way,
             summary: events::SyncSummary { action: "sync", ..Default::default() },
             unverified: 0,
+            to_delete: 0,
             failures: Failures::new(console, "sync", args.verbose),
             warnings: Warnings::new(console, args.verbose),
             is_unknown: false,
@@ -76,7 +79,7 @@ impl<'a> Telling<'a> {
                 self.summary.failed += 1;
                 self.event(&name, "failed", None)?;
                 let place = self.target.place(&name);
-                let cause = format!("{by} has that name, and is not replaced");
+                let cause = format!("there is {by}, which is not replaced");
                 let hint = "remove or rename it, and run it again";
                 self.failures
                     .of_object(&Error::new(ErrorKind::LocalIo, cause).with_hint(hint).during("write", place))
@@ -178,6 +181,7 @@ impl<'a> Telling<'a> {
         let status = match error {
             None if self.args.dry_run => {
                 self.summary.extra += 1;
+                self.to_delete += 1;
                 self.console.answer(&format!("would delete {}", one_line(&place)))?;
                 "planned"
             }
@@ -224,6 +228,9 @@ impl<'a> Telling<'a> {
     /// Extra names stay, and why.
     pub fn keep_extras(&mut self, extras: u64, why: &str) {
         self.summary.extra = extras;
+        if extras == 0 {
+            return;
+        }
         let names = if extras == 1 { "name is" } else { "names are" };
         self.console.warn(&format!(
             "{}: {} extra {names} kept: {why}",
@@ -267,12 +274,6 @@ impl<'a> Telling<'a> {
         self.failures.tell_repeats();
     }
 
-    /// Whether a name of the source is in any count.
-    pub fn has_met_the_source(&self) -> bool {
-        let events::SyncSummary { ok, planned, unchanged, failed, skipped, .. } = self.summary;
-        ok + planned + unchanged + failed + skipped > 0
-    }
-
     /// Whether every name is known and every copy was made.
     pub fn is_whole(&self) -> bool {
         !self.is_unknown && self.summary.failed == 0 && self.failures.exit() == Exit::Clean
@@ -303,11 +304,11 @@ impl<'a> Telling<'a> {
             }
         };
         word(planned, "to copy");
-        word(if self.args.dry_run { extra } else { 0 }, "to delete");
+        word(self.to_delete, "to delete");
         word(ok, "copied");
         word(unchanged, "unchanged");
         word(deleted, "deleted");
-        word(if self.args.dry_run { 0 } else { extra }, "extra");
+        word(extra.saturating_sub(self.to_delete), "extra");
         let (made, removed) = match self.args.dry_run {
             true => ("to make", "to remove"),
             false => ("made", "removed"),

@@ -4,6 +4,8 @@ use std::fs::Metadata;
 use std::io;
 use std::iter::{self, Peekable};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_engine::{Client, Entry as ListingEntry, Error, Folder, Listed, Listing, is_temporary_name};
 use flatout_sync::item::{Covers, Entry, Item};
@@ -87,11 +89,17 @@ impl Tree {
     }
 }
 
-/// The items of the source.
+/// The items of the source; `has_any` learns whether there is anything in it.
 ///
 /// # Errors
 /// It cannot be read at all.
-pub fn source(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result<Items, Failure> {
+pub fn source(
+    args: &Sync,
+    client: &Client,
+    tree: &Tree,
+    other: &Tree,
+    has_any: &Arc<AtomicBool>,
+) -> Result<Items, Failure> {
     match tree {
         Tree::Folder(path) => {
             let links = match args.symlinks {
@@ -99,17 +107,19 @@ pub fn source(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
                 Symlinks::Skip => Links::Leave,
                 Symlinks::Refuse => Links::Refuse,
             };
-            let rules = Rules { links, is_target: false, takes: taking(args.filters.clone()) };
+            let rules = Rules { links, is_target: false, takes: taking(args, path, args.filters.clone()) };
             let found = path.metadata().map_err(|error| unreadable(&tree.shown(), &error))?;
             check_folder(path, &found)?;
-            folder(path, rules).map_err(|error| unreadable(&tree.shown(), &error))
+            let items = folder(path, rules).map_err(|error| unreadable(&tree.shown(), &error))?;
+            let has_any = has_any.clone();
+            Ok(Box::new(items.inspect(move |_| has_any.store(true, Ordering::Relaxed))))
         }
         Tree::Objects(from) => {
             let names = match other {
                 Tree::Folder(path) => Some(FileNames::new(from.folder_bytes, folds_case(path))),
                 Tree::Objects(_) => None,
             };
-            Ok(objects(client, from, args.filters.clone(), marks(args, other), names)?)
+            Ok(objects(client, from, args.filters.clone(), marks(args, other), names, has_any.clone())?)
         }
     }
 }
@@ -122,7 +132,7 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
     let filters = if args.delete_excluded { Filters::default() } else { args.filters.clone() };
     match tree {
         Tree::Folder(path) => {
-            let rules = Rules { links: Links::Leave, is_target: true, takes: taking(filters) };
+            let rules = Rules { links: Links::Leave, is_target: true, takes: taking(args, path, filters) };
             match path.metadata() {
                 Ok(found) => check_folder(path, &found)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Box::new(iter::empty())),
@@ -133,12 +143,12 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
             // What no key can name is none of the source's concern.
             Ok(Box::new(items.filter(|item| !matches!(item, Item::LeftOut { .. }))))
         }
-        Tree::Objects(to) => objects(client, to, filters, marks(args, other), None).map_err(|error| {
-            match error.is_missing_bucket() {
+        Tree::Objects(to) => objects(client, to, filters, marks(args, other), None, Arc::default()).map_err(
+            |error| match error.is_missing_bucket() {
                 true => Failure::from(error).with_hint("make the bucket: `flatout mb`"),
                 false => error.into(),
-            }
-        }),
+            },
+        ),
     }
 }
 
@@ -165,11 +175,17 @@ fn folds_case(path: &Path) -> bool {
     Folder::open(existing).and_then(|folder| folder.folds_case()).unwrap_or(false)
 }
 
-/// Temporary files are nobody's content.
-fn taking(filters: Filters) -> Box<dyn Fn(&str) -> bool + Send> {
+/// Temporary files are nobody's content, and neither is the report that is being written.
+fn taking(args: &Sync, folder: &Path, filters: Filters) -> Box<dyn Fn(&str) -> bool + Send> {
+    let report = args.report.report.as_ref().and_then(|report| report.canonicalize().ok());
+    let folder = folder.canonicalize().ok();
+    let report = report.and_then(|report| Some(report.strip_prefix(folder?).ok()?.to_str()?.to_owned()));
     Box::new(move |name| match name.strip_suffix('/') {
         Some(folder) => filters.goes_into(folder),
-        None => filters.take(name) && !is_temporary_name(name.rsplit('/').next().unwrap_or(name)),
+        None => {
+            let is_temporary = is_temporary_name(name.rsplit('/').next().unwrap_or(name));
+            filters.take(name) && !is_temporary && report.as_deref() != Some(name)
+        }
     })
 }
 
@@ -186,6 +202,8 @@ fn unread(why: Unread) -> Failure {
             .with_hint("--symlinks skip leaves links out"),
         Cause::Circle => Failure::usage(format!("read: {path}: this link leads to a folder that holds it"))
             .with_hint("use --symlinks skip"),
+        Cause::Vanished => Failure::usage(format!("read: {path}: it vanished while the folder was read"))
+            .with_hint("it may have been renamed: run it again"),
         Cause::Link => Failure::usage(format!("read: {path}: is a symbolic link, and --symlinks is refuse")),
     };
     Failure { exit: Exit::Incomplete, ..failure }
@@ -198,6 +216,8 @@ struct Objects {
     filters: Filters,
     marks: Marks,
     names: Option<FileNames>,
+    /// Whether there is anything, whatever filters say of it.
+    has_any: Arc<AtomicBool>,
 }
 
 fn objects(
@@ -206,6 +226,7 @@ fn objects(
     filters: Filters,
     marks: Marks,
     names: Option<FileNames>,
+    has_any: Arc<AtomicBool>,
 ) -> Result<Items, Error> {
     let mut listing = client.list(&source.location, true)?.peekable();
     // A tree of which nothing can be read is no tree.
@@ -215,11 +236,12 @@ fn objects(
         return Err(error);
     }
     let prefix_bytes = source.folder_bytes;
-    Ok(Box::new(Objects { listing, prefix_bytes, filters, marks, names }))
+    Ok(Box::new(Objects { listing, prefix_bytes, filters, marks, names, has_any }))
 }
 
 impl Objects {
     fn item(&mut self, listed: Listed) -> Option<Item<Failure>> {
+        self.has_any.store(true, Ordering::Relaxed);
         let name = listed.key.get(self.prefix_bytes..)?.to_owned();
         // The mark of the folder itself.
         if name.is_empty() {

@@ -15,7 +15,7 @@ pub fn all(snapshot: &mut Snapshot) {
     let long = "n".repeat(300);
     for target in [
         &at("missing/object"),
-        &at("missing/"),
+        &at("file/"),
         &at("file/object"),
         &at("folder"),
         &at(&long),
