@@ -60,6 +60,10 @@ impl ListingPages for Listing {
         let entries = self.page()?;
         Ok((entries, self.is_done()))
     }
+
+    fn page_age_ms(&self) -> u64 {
+        u64::try_from(self.page_age().as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 impl VersionReader for Reader {

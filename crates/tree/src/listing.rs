@@ -130,6 +130,8 @@ impl FolderListing {
         let asked_ms = now_ms();
         counters.pages.count();
         let answer = pages.next_page();
+        // Some pages are asked for before anybody wants them.
+        let asked_ms = asked_ms.min(now_ms().saturating_sub(pages.page_age_ms()));
         let mut state = self.lock();
         state.source = match answer {
             Ok((entries, is_last)) => {
@@ -339,6 +341,26 @@ mod tests {
             self.go.recv().expect("the test sends");
             panic!("as a test")
         }
+    }
+
+    /// A page that was asked for before anybody wanted it.
+    struct Ahead;
+
+    impl ListingPages for Ahead {
+        fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
+            Ok((vec![Entry::Prefix("a/".to_owned())], true))
+        }
+
+        fn page_age_ms(&self) -> u64 {
+            700
+        }
+    }
+
+    #[test]
+    fn facts_are_as_old_as_their_page() {
+        let listing = FolderListing::new(Box::new(Ahead), "", 0, Arc::default());
+        let page = listing.page_with(0, || 1_000, &TreeCounters::default()).expect("it comes");
+        assert_eq!(page.expect("a page").asked_ms, 300);
     }
 
     #[test]

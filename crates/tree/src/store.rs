@@ -48,6 +48,12 @@ pub trait ListingPages: Send {
     /// # Errors
     /// The origin's refusal, or the network's; it ends the listing.
     fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error>;
+
+    /// How long ago the origin was asked for the page that came last, in milliseconds, where that was before
+    /// the call; else 0.
+    fn page_age_ms(&self) -> u64 {
+        0
+    }
 }
 
 /// The content of one version.

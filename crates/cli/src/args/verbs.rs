@@ -104,8 +104,8 @@ pub struct Sync {
     /// Copy only where sizes differ
     #[arg(long, conflicts_with_all = ["exact_timestamps", "checksum"], help_heading = "Comparison")]
     pub size_only: bool,
-    /// Copy where sizes or times differ at all. For an upload each object that is there is asked for its
-    /// file's time
+    /// Copy where sizes or times differ at all, where the time of the file that an object was made of counts,
+    /// too: an upload asks for that of each object that is there
     #[arg(long, conflicts_with = "checksum", help_heading = "Comparison")]
     pub exact_timestamps: bool,
     /// Copy where sizes or checksums differ: those that the origin states, and those of files, which are read

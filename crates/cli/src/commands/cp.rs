@@ -94,8 +94,8 @@ pub fn run_and(args: &Cp, console: &Console, after: AfterCopy<'_>) -> Result<Exi
         CopyTarget::File(path) => download.to_file(path, args.no_clobber),
     };
     origin::remember_of(console, &client);
-    if outcome.result.is_err() {
-        // One that holds something by now stays.
+    if outcome.result.is_err() && console.line_of_run().is_none() {
+        // One that holds something by now stays. Another line may be about to write there.
         made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
     if let Err(failure) = &mut outcome.result

@@ -20,7 +20,7 @@ pub struct SyncSummary {
     pub failed: u64,
     /// Left out: nothing of the kind can be copied.
     pub skipped: u64,
-    /// Left as they are, since one of their sides could not be read.
+    /// Left as they are, since one of their sides could not be read, or the two could not be compared.
     pub unknown: u64,
     /// Empty folders, or their marks: made, or to be made by a real run.
     pub folders_made: u64,

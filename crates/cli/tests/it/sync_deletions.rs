@@ -160,6 +160,22 @@ fn marks_alone_are_a_tree() {
     sync(&cloud, &["s3://bucket/d", &down.at(""), "--exclude", "**"]).clean();
 }
 
+/// Empty mount points, the mark of the prefix alone, or a mistyped filter: all of the target would go.
+#[test]
+fn nothing_but_folders_or_filtered_names_empties_no_target() {
+    let (cloud, up) = (bucket(&["a", "b"]), tree(&[]));
+    fs::create_dir(up.at("mount")).unwrap();
+    sync(&cloud, &[&up.at(""), "s3://bucket/d", "--delete"]).refused_with(1, &["there is nothing to copy"]);
+    assert_eq!(keys(&cloud), ["a", "b"]);
+    let down = tree(&[("x", "1")]);
+    let more = ["--include", "*.bni", "--delete", "--delete-excluded"];
+    sync(&cloud, &[&["s3://bucket/d", &down.at("")], &more[..]].concat())
+        .refused_with(1, &["nothing to copy"]);
+    let cloud = bucket(&[""]);
+    sync(&cloud, &["s3://bucket/d", &down.at(""), "--delete"]).refused_with(1, &["nothing to copy"]);
+    assert_eq!(down.names(), ["x"]);
+}
+
 /// What a dry run would not delete is not told as if it would.
 #[test]
 fn a_dry_run_tells_extras_from_deletions() {

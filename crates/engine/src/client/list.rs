@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flatout_wire::listing::{self, PageStart};
 use flatout_wire::location::Location;
@@ -115,6 +116,14 @@ impl Listing {
             Pages::Over => Ok(Vec::new()),
         };
         page.map_err(|error| self.end(error))
+    }
+
+    /// How long ago the origin was asked for the page that is handed out: several are asked for ahead.
+    pub fn page_age(&self) -> Duration {
+        match &self.pages {
+            Pages::Parallel(parallel) => parallel.page_age(),
+            Pages::Serial(_) | Pages::Over => Duration::ZERO,
+        }
     }
 
     /// Nothing comes behind an error.

@@ -1,7 +1,9 @@
-//! A page of a deep listing as it waits for its turn: some 30 bytes a key, where an [`Entry`] takes 250.
+//! A page of a listing as it waits for its turn: some 30 bytes a key, where an [`Entry`] takes 250.
 //!
 //! Each entry is what its key shares with the one before (bytes), the rest of the key, and a tag of what
 //! follows; of an object its size, its time, its class and its ETag. Numbers are LEB128.
+
+use std::time::Instant;
 
 use flatout_policy::listing::NamedPage;
 use flatout_wire::listing::{Listed, Page};
@@ -28,13 +30,15 @@ pub(crate) struct ListedPage {
     /// Storage classes, which entries name by their number.
     classes: Vec<String>,
     is_in_order: bool,
+    /// When the origin was asked for it.
+    asked: Instant,
     /// Of all that.
     weight: MemoryCharge,
 }
 
 impl ListedPage {
-    /// What a page shows; `weight` is charged with what this takes.
-    pub(crate) fn of(page: Page, weight: MemoryCharge) -> ListedPage {
+    /// What a page shows that was asked for then; `weight` is charged with what this takes.
+    pub(crate) fn of(page: Page, asked: Instant, weight: MemoryCharge) -> ListedPage {
         let mut entries: Vec<Entry> = page.prefixes.into_iter().map(Entry::Prefix).collect();
         entries.extend(page.objects.into_iter().map(Entry::Object));
         let is_in_order = entries.is_sorted_by(|one, other| one.name() < other.name());
@@ -48,6 +52,7 @@ impl ListedPage {
             last: entries.last().map_or_else(String::new, |entry| entry.name().to_owned()),
             classes: Vec::new(),
             is_in_order,
+            asked,
             weight,
         };
         let mut before = "";
@@ -99,6 +104,11 @@ impl ListedPage {
             self.classes.push(class.to_owned());
             self.classes.len() - 1
         })
+    }
+
+    /// When the origin was asked for it.
+    pub(crate) fn asked(&self) -> Instant {
+        self.asked
     }
 
     /// Reads the entries.
@@ -166,6 +176,7 @@ impl NamedPage for ListedPage {
             last: std::mem::take(&mut self.last),
             classes: self.classes.clone(),
             is_in_order: self.is_in_order,
+            asked: self.asked,
             weight: self.weight.another(),
         };
         tail.charge();
@@ -358,7 +369,7 @@ mod tests {
     }
 
     fn packed(page: Page) -> ListedPage {
-        ListedPage::of(page, Arc::<Pool>::default().charge(0))
+        ListedPage::of(page, Instant::now(), Arc::<Pool>::default().charge(0))
     }
 
     const KEYS: [&str; 7] = ["a", "a/b", "a/bc", "a/bä", "a/bö/1", "a/bö/2", "z"];

@@ -10,7 +10,7 @@
 use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flatout_policy::listing::{ListingLimits, PageFrom, PageRequest, Sections, Taken};
 use flatout_policy::retry::Fault;
@@ -33,8 +33,9 @@ use crate::shard::shared::Shared;
 const IN_FLIGHT_MAX: u32 = 128;
 /// What a page takes while it arrives, roughly: 1,000 keys as XML.
 const ARRIVING_BYTES: u64 = 256 << 10;
-/// A mount lists several folders at a time, each of which is one level.
-const LEVELS_AT_ONCE: u64 = 4;
+/// A mount lists many folders at a time, each of which is one level, and each for a reader that may stop.
+const LEVELS_AT_ONCE: u64 = 16;
+const IN_FLIGHT_OF_LEVEL: u32 = 32;
 /// Pages are parsed by so many shards.
 const SHARDS_MAX: usize = 4;
 /// Entries that are handed out between two looks at what has come.
@@ -49,6 +50,8 @@ pub(crate) struct ParallelListing {
     sections: Sections<ListedPage, Error>,
     /// The page that is being handed out.
     reading: Option<PageReader>,
+    /// When the origin was asked for it.
+    asked: Instant,
     until_look: u32,
     requests: usize,
     tell: Sender<Event>,
@@ -80,6 +83,7 @@ impl ParallelListing {
         let mut limits = limits(&shared.memory_plan, shared.settings.parallel);
         if delimiter.is_some() {
             limits.bytes /= LEVELS_AT_ONCE;
+            limits.in_flight = limits.in_flight.min(IN_FLIGHT_OF_LEVEL);
         }
         ParallelListing {
             sections: Sections::new(under.key(), delimiter, limits),
@@ -88,6 +92,7 @@ impl ParallelListing {
             under,
             delimiter,
             reading: None,
+            asked: Instant::now(),
             until_look: ENTRIES_A_LOOK,
             requests: 0,
             tell,
@@ -100,6 +105,11 @@ impl ParallelListing {
     /// A listing of what this one lists, one page after the other.
     pub(crate) fn serial(&self) -> SerialListing {
         SerialListing::new(&self.shared, self.shards.clone(), self.under.clone(), self.delimiter)
+    }
+
+    /// How long ago the origin was asked for the page that is handed out.
+    pub(crate) fn page_age(&self) -> Duration {
+        self.asked.elapsed()
     }
 
     /// Whether everything has been handed out.
@@ -136,6 +146,7 @@ impl ParallelListing {
         loop {
             match self.sections.take() {
                 Taken::Page(page) => {
+                    self.asked = page.asked();
                     self.reading = Some(page.read());
                     self.look();
                     return Ok(true);
@@ -247,6 +258,7 @@ fn limits(plan: &MemoryPlan, parallel: Option<u32>) -> ListingLimits {
 async fn fetch(shard: &Rc<Shard>, under: Location, delimiter: Option<char>, start: PageStart, reply: Reply) {
     let token = if let PageStart::Token(token) = &start { Some(token.clone()) } else { None };
     let operation = Operation::Page { under: under.clone(), delimiter, start, most: None };
+    let asked = Instant::now();
     let on_failure = |failure: &Failure, asked: Instant| {
         if matches!(failure.fault, Fault::Throttled | Fault::Unavailable) {
             // Whoever asked may have gone.
@@ -263,7 +275,7 @@ async fn fetch(shard: &Rc<Shard>, under: Location, delimiter: Option<char>, star
     reply.send(match page {
         Ok(mut page) => match page.next.take() {
             next if next.is_some() && next == token => Event::Failed(section, repeats_a_page(), false),
-            next => Event::Page(section, ListedPage::of(page, shard.shared.pool.charge(0)), next),
+            next => Event::Page(section, ListedPage::of(page, asked, shard.shared.pool.charge(0)), next),
         },
         Err((error, is_refused)) => Event::Failed(section, error, is_refused),
     });

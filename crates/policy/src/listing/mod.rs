@@ -318,7 +318,7 @@ impl<P: NamedPage, E> Sections<P, E> {
     /// listing begins within it.
     fn outside_of_folders(&self, at: usize, mut cut: String) -> Option<String> {
         let Some(delimiter) = self.delimiter else { return Some(cut) };
-        if let Some(folder_bytes) = cut[self.prefix_bytes..].find(delimiter) {
+        if let Some(folder_bytes) = cut.get(self.prefix_bytes..)?.find(delimiter) {
             cut.truncate(self.prefix_bytes + folder_bytes);
         }
         let is_behind = self.sections[at].low().is_some_and(|low| low < cut.as_str());

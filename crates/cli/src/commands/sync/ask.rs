@@ -134,7 +134,14 @@ impl Shared {
             Way::Down => (&self.source, target),
             Way::Up | Way::Between => (&self.target, source),
         };
-        let Some(stat) = self.stat(objects, &file.name)? else { return Ok(Some(Why::New)) };
+        let stat = match (self.stat(objects, &file.name)?, rules.way) {
+            (Some(stat), _) => stat,
+            (None, Way::Up | Way::Between) => return Ok(Some(Why::New)),
+            (None, Way::Down) => {
+                let why = format!("stat: {}: the object is gone", objects.place(&file.name));
+                return Err(Failure::not_found(why).with_hint("run it again"));
+            }
+        };
         let stored = stat.metadata.iter().find(|(name, _)| name == STORED_TIME);
         let stored_ns = stored.and_then(|(_, time)| parse_time(time));
         let why = if rules.compare == Compare::ExactTime { Why::Time } else { Why::Newer };

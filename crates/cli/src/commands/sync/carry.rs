@@ -97,8 +97,11 @@ impl Carrier<'_> {
         let armed = telling.console.interrupt.arm();
         let (tell, told) = mpsc::sync_channel(UNTOLD_MOST);
         let beside = Beside { tells_unchanged: telling.console.wants_events(), ..Beside::default() };
+        let stop = steps.stop();
         let copies = Copies { steps, beside: beside.clone(), tell };
         let mut running = self.start(copies)?;
+        // Dropped before the copies, whose thread may wait for a step.
+        let stop = stop;
         // Dropped before the copies, whose thread may wait to tell.
         let told = told;
         armed.on_signal(running.cancel_switch());
@@ -117,6 +120,7 @@ impl Carrier<'_> {
                 told.try_iter().try_for_each(|step| self.on_step(step, &mut later, &mut marks, telling))
             })?;
             if hopeless.is_some() {
+                stop.now();
                 running.cancel_switch()();
             }
             telling.console.flush()?;
@@ -215,8 +219,13 @@ impl Carrier<'_> {
                 marks.wait(MARKS_MOST - 1, telling)?;
                 let location = self.target.location(&name).expect("the target is a bucket");
                 let put = Put::new(location, Source::Memory(Arc::new(Vec::new())));
-                marks.0.push_back((name, self.client.put(put)?));
-                Ok(())
+                match self.client.put(put) {
+                    Ok(transfer) => {
+                        marks.0.push_back((name, transfer));
+                        Ok(())
+                    }
+                    Err(error) => telling.on_folder(&name, Err(error)),
+                }
             }
             (Some(step), _) => telling.on_step(step),
         }

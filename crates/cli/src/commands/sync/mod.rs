@@ -11,7 +11,7 @@ mod trees;
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use flatout_engine::{Client, Dialect, Folder};
 use flatout_sync::decide::{Compare, Rules, Way};
@@ -22,10 +22,11 @@ use self::plan::{Folders, Plan, Step};
 use self::steps::Steps;
 use self::sums::Sums;
 use self::tell::Telling;
-use self::trees::Tree;
+use self::trees::{Found, Tree};
 use crate::args::Sync;
 use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
+use crate::events::SyncSummary;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::stored_as::options;
@@ -60,7 +61,7 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
         target: &target,
         way,
         asker: &asker,
-        has_any: Arc::default(),
+        found: Found::default(),
     };
     let mut telling = Telling::new(args, console, &source, &target, way);
     // Before anything is made: a tree that cannot be read leaves no folder behind.
@@ -154,14 +155,13 @@ struct Trees<'a> {
     target: &'a Tree,
     way: Way,
     asker: &'a Asker,
-    /// Whether the source has anything.
-    has_any: Arc<AtomicBool>,
+    found: Found,
 }
 
 impl Trees<'_> {
     /// A walk through both trees, from the beginning.
     fn plan(&self, compare: Compare, console: &Console) -> Result<Steps, Failure> {
-        let source = trees::source(self.args, self.client, self.source, self.target, &self.has_any)?;
+        let source = trees::source(self.args, self.client, self.source, self.target, &self.found)?;
         let target = trees::target(self.args, self.client, self.target, self.source)?;
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
         let rules = Rules { way: self.way, compare, target_ahead_ns: i128::from(ahead_s) * 1_000_000_000 };
@@ -192,7 +192,7 @@ impl Trees<'_> {
     /// Deletes what is extra, where that is asked for and everything is known.
     fn end(&self, later: Later, telling: &mut Telling<'_>) -> Result<(), Failure> {
         let Later { extras, has_more, extra_count } = later;
-        if !self.has_any.load(Ordering::Relaxed) && telling.is_whole() && self.is_missing(extra_count) {
+        if telling.is_whole() && self.is_missing(extra_count) {
             telling.failures.of_all(&self.nothing_there());
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl Trees<'_> {
             most: extra_count,
             dry_run: self.args.dry_run,
         };
-        let failed = telling.summary.failed;
+        let before = telling.summary.failed + telling.summary.unknown;
         let is_same_source = match has_more {
             false => removal.remove(extras.into_iter(), telling)?,
             // More than were kept in memory: both trees are walked again, which makes what is known newer,
@@ -252,19 +252,21 @@ impl Trees<'_> {
         if !is_same_source {
             telling.failures.of_all(&self.exchanged());
         }
-        if (telling.is_unknown || !is_same_source) && !self.args.dry_run {
-            let ended = telling.summary.deleted + telling.summary.failed - failed;
+        if !self.args.dry_run {
+            let SyncSummary { deleted, failed, unknown, .. } = telling.summary;
+            let ended = deleted + failed + unknown - before;
             telling.summary.extra = extra_count.saturating_sub(ended);
         }
         Ok(())
     }
 
-    /// Whether the source is most likely a mistake: it has nothing, and all of the target would go.
+    /// Whether the source is most likely a mistake: it has nothing, and all of the target would go, or it is
+    /// a prefix that no key has.
     fn is_missing(&self, extra_count: u64) -> bool {
-        match self.source {
-            Tree::Objects(_) => self.args.max_delete.is_none(),
-            Tree::Folder(_) => self.args.delete && extra_count > 0 && self.args.max_delete.is_none(),
-        }
+        let empties = self.args.delete && extra_count > 0 && !self.found.is_wanted.load(Ordering::Relaxed);
+        let is_nowhere =
+            matches!(self.source, Tree::Objects(_)) && !self.found.exists.load(Ordering::Relaxed);
+        self.args.max_delete.is_none() && (empties || is_nowhere)
     }
 
     /// A disk that was unmounted in the meantime has names no more, which makes all others extra.

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_engine::{Client, Deletion, Folder};
@@ -33,25 +33,21 @@ pub struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    /// Removes those that the first walk has noted; whether the source was the same folder to the end.
+    /// Removes extra names; whether the source was the same folder as long as there were any.
     pub fn remove(
         &self,
         extras: impl Iterator<Item = Extra> + Send + 'static,
         telling: &mut Telling<'_>,
     ) -> Result<bool, Failure> {
         let (source, filters) = (self.source.clone(), self.filters.clone());
-        let appeared = Arc::new(AtomicU64::new(0));
-        let (counted, mut left) = (appeared.clone(), self.most);
+        let mut left = self.most;
         let extras = extras.filter(move |extra| match (&source, extra) {
-            (Tree::Folder(folder), Extra::Entry(entry)) if has(folder, &entry.name, &filters) => {
-                counted.fetch_add(1, Ordering::Relaxed);
-                false
-            }
+            (Tree::Folder(folder), Extra::Entry(entry)) => !has(folder, &entry.name, &filters),
             _ => true,
         });
         let (source, root, is_same) = (self.source.clone(), self.root, Arc::new(AtomicBool::new(true)));
         let same = is_same.clone();
-        // Looked at behind the names that the source has by now: where it is gone it has none.
+        // After the look for the name: a folder that is gone has none.
         let extras = extras.take_while(move |_| {
             let is_same = super::root(&source) == root;
             same.store(is_same, Ordering::Relaxed);
@@ -68,7 +64,6 @@ impl Removal<'_> {
             (Some(folder), false) => self.remove_files(folder, extras, telling),
             (None, false) => self.remove_objects(extras, telling),
         }?;
-        telling.summary.extra += appeared.load(Ordering::Relaxed);
         Ok(is_same.load(Ordering::Relaxed))
     }
 

@@ -1,6 +1,8 @@
 //! The steps of a plan, made by a thread of its own: a listing or a question that hangs holds nobody up who
 //! is told to end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 
@@ -17,7 +19,23 @@ pub struct Steps {
     /// `None` is the end of the plan.
     made: Receiver<Option<Step>>,
     interrupt: Interrupt,
+    is_stopped: Arc<AtomicBool>,
     is_over: bool,
+}
+
+/// Ends steps that are read elsewhere, at the latest when it is dropped.
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.now();
+    }
 }
 
 impl Steps {
@@ -31,7 +49,11 @@ impl Steps {
         };
         let builder = thread::Builder::new().name("flatout-plan".to_owned());
         builder.spawn(work).map_err(|refused| Failure::local("start", "a thread", &refused))?;
-        Ok(Steps { made, interrupt, is_over: false })
+        Ok(Steps { made, interrupt, is_stopped: Arc::default(), is_over: false })
+    }
+
+    pub fn stop(&self) -> Stop {
+        Stop(self.is_stopped.clone())
     }
 }
 
@@ -39,7 +61,7 @@ impl Iterator for Steps {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        while !self.is_over && !self.interrupt.raised() {
+        while !self.is_over && !self.is_stopped.load(Ordering::Relaxed) && !self.interrupt.raised() {
             match self.made.recv_timeout(POLL) {
                 Ok(Some(step)) => return Some(step),
                 Ok(None) => self.is_over = true,

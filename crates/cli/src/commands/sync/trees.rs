@@ -89,7 +89,26 @@ impl Tree {
     }
 }
 
-/// The items of the source; `has_any` learns whether there is anything in it.
+/// What a source has, as far as it has been walked.
+#[derive(Clone, Default)]
+pub struct Found {
+    /// A key, whatever filters say of it.
+    pub exists: Arc<AtomicBool>,
+    /// Something that the target is to have, or cannot have.
+    pub is_wanted: Arc<AtomicBool>,
+}
+
+/// Folders count where empty ones are wanted: those of disks that are not mounted are empty.
+fn noting(items: Items, args: &Sync, found: &Found) -> Items {
+    let (is_wanted, with_folders) = (found.is_wanted.clone(), args.empty_folders);
+    Box::new(items.inspect(move |item| {
+        if with_folders || !matches!(item, Item::Folder { .. }) {
+            is_wanted.store(true, Ordering::Relaxed);
+        }
+    }))
+}
+
+/// The items of the source; `found` learns what there is.
 ///
 /// # Errors
 /// It cannot be read at all.
@@ -98,7 +117,7 @@ pub fn source(
     client: &Client,
     tree: &Tree,
     other: &Tree,
-    has_any: &Arc<AtomicBool>,
+    found: &Found,
 ) -> Result<Items, Failure> {
     match tree {
         Tree::Folder(path) => {
@@ -108,18 +127,19 @@ pub fn source(
                 Symlinks::Refuse => Links::Refuse,
             };
             let rules = Rules { links, is_target: false, takes: taking(args, path, args.filters.clone()) };
-            let found = path.metadata().map_err(|error| unreadable(&tree.shown(), &error))?;
-            check_folder(path, &found)?;
+            let is = path.metadata().map_err(|error| unreadable(&tree.shown(), &error))?;
+            check_folder(path, &is)?;
             let items = folder(path, rules).map_err(|error| unreadable(&tree.shown(), &error))?;
-            let has_any = has_any.clone();
-            Ok(Box::new(items.inspect(move |_| has_any.store(true, Ordering::Relaxed))))
+            Ok(noting(items, args, found))
         }
         Tree::Objects(from) => {
             let names = match other {
                 Tree::Folder(path) => Some(FileNames::new(from.folder_bytes, folds_case(path))),
                 Tree::Objects(_) => None,
             };
-            Ok(objects(client, from, args.filters.clone(), marks(args, other), names, has_any.clone())?)
+            let items =
+                objects(client, from, args.filters.clone(), marks(args, other), names, found.clone())?;
+            Ok(noting(items, args, found))
         }
     }
 }
@@ -143,12 +163,11 @@ pub fn target(args: &Sync, client: &Client, tree: &Tree, other: &Tree) -> Result
             // What no key can name is none of the source's concern.
             Ok(Box::new(items.filter(|item| !matches!(item, Item::LeftOut { .. }))))
         }
-        Tree::Objects(to) => objects(client, to, filters, marks(args, other), None, Arc::default()).map_err(
-            |error| match error.is_missing_bucket() {
+        Tree::Objects(to) => objects(client, to, filters, marks(args, other), None, Found::default())
+            .map_err(|error| match error.is_missing_bucket() {
                 true => Failure::from(error).with_hint("make the bucket: `flatout mb`"),
                 false => error.into(),
-            },
-        ),
+            }),
     }
 }
 
@@ -216,8 +235,7 @@ struct Objects {
     filters: Filters,
     marks: Marks,
     names: Option<FileNames>,
-    /// Whether there is anything, whatever filters say of it.
-    has_any: Arc<AtomicBool>,
+    found: Found,
 }
 
 fn objects(
@@ -226,7 +244,7 @@ fn objects(
     filters: Filters,
     marks: Marks,
     names: Option<FileNames>,
-    has_any: Arc<AtomicBool>,
+    found: Found,
 ) -> Result<Items, Error> {
     let mut listing = client.list(&source.location, true)?.peekable();
     // A tree of which nothing can be read is no tree.
@@ -236,12 +254,12 @@ fn objects(
         return Err(error);
     }
     let prefix_bytes = source.folder_bytes;
-    Ok(Box::new(Objects { listing, prefix_bytes, filters, marks, names, has_any }))
+    Ok(Box::new(Objects { listing, prefix_bytes, filters, marks, names, found }))
 }
 
 impl Objects {
     fn item(&mut self, listed: Listed) -> Option<Item<Failure>> {
-        self.has_any.store(true, Ordering::Relaxed);
+        self.found.exists.store(true, Ordering::Relaxed);
         let name = listed.key.get(self.prefix_bytes..)?.to_owned();
         // The mark of the folder itself.
         if name.is_empty() {
