@@ -254,7 +254,7 @@ fn make_folder(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err();
     let new: Vec<PathBuf> = folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect();
     let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        // What is there is no folder.
+        // A file has the folder's name.
         io::ErrorKind::AlreadyExists => Errno::NOTDIR.into(),
         _ => error,
     });

@@ -239,7 +239,7 @@ fn both_directions_at_once_leave_every_name_whole() {
 }
 
 /// A listing, or a question about an object, that is not answered: a signal ends the run in good order all
-/// the same, which its summary shows. Only a run that the signal's patience ended has none.
+/// the same. The summary proves that: a run that is ended by the time limit of signals prints none.
 #[test]
 fn a_signal_ends_it_while_the_origin_is_silent() {
     for (way, silent_on) in

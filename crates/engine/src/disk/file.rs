@@ -421,8 +421,8 @@ fn set_modified(file: &File, ns: i128) -> Result<(), Errno> {
     rustix::fs::futimens(file, &times)
 }
 
-/// Whether the file system lets nobody set the time of a file of one's own, as some network and FUSE file
-/// systems do. The file is whole all the same.
+/// Whether the file system refuses to set times even to a file's owner, as some network and FUSE file systems
+/// do. The file is whole all the same.
 fn keeps_no_times(refused: Errno) -> bool {
     matches!(refused, Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL)
 }

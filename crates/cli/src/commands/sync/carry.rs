@@ -30,7 +30,7 @@ use crate::limited::Limited;
 use crate::progress::{Bar, POLL};
 use crate::stored_as::content_type;
 
-/// Marks of empty folders on their way at a time.
+/// SentMarks of empty folders on their way at a time.
 const MARKS_MOST: usize = 64;
 /// Steps that may wait to be told.
 const UNTOLD_MOST: usize = 1 << 16;
@@ -106,7 +106,7 @@ impl Carrier<'_> {
         let told = told;
         armed.on_signal(running.cancel_switch());
         let bar = Bar::new(telling.console, Carries::Lines, "");
-        let (mut later, mut marks, mut hopeless) = (Later::default(), Marks::default(), None);
+        let (mut later, mut marks, mut hopeless) = (Later::default(), SentMarks::default(), None);
         loop {
             let ended = running.next();
             bar.show_many(&beside.shown(running.progress()));
@@ -207,7 +207,7 @@ impl Carrier<'_> {
         &self,
         step: Step,
         later: &mut Later,
-        marks: &mut Marks,
+        marks: &mut SentMarks,
         telling: &mut Telling<'_>,
     ) -> Result<(), Failure> {
         match (later.note(step), &self.folder) {
@@ -249,12 +249,12 @@ impl Carrier<'_> {
     }
 }
 
-/// Marks of empty folders on their way to a bucket.
+/// SentMarks of empty folders on their way to a bucket.
 #[derive(Default)]
-struct Marks(VecDeque<(String, Transfer)>);
+struct SentMarks(VecDeque<(String, Transfer)>);
 
-impl Marks {
-    /// Waits until no more than so many are on their way; not for the answers to an interrupted program.
+impl SentMarks {
+    /// Waits until at most `most` are on their way. An interrupted program cancels them instead.
     fn wait(&mut self, most: usize, telling: &mut Telling<'_>) -> Result<(), Failure> {
         while self.0.len() > most {
             let (name, transfer) = self.0.pop_front().expect("there is one");

@@ -65,16 +65,16 @@ pub fn run(args: &Sync, console: &Console) -> Result<Exit, Failure> {
     };
     let mut telling = Telling::new(args, console, &source, &target, way);
     // Before anything is made: a tree that cannot be read leaves no folder behind.
-    let plan = sync.plan(compare(args), console)?;
+    let steps = sync.steps(compare(args), console)?;
     let later = match args.dry_run {
-        true => sync.only_say(plan, &mut telling)?,
+        true => sync.only_say(steps, &mut telling)?,
         false => {
             let folder = match &target {
                 Tree::Folder(path) => Some(Folder::open(path)?),
                 Tree::Objects(_) => None,
             };
             let carrier = Carrier { client: &client, source: &source, target: &target, options, folder };
-            carrier.carry(plan, &mut telling)?
+            carrier.carry(steps, &mut telling)?
         }
     };
     asker.keep_sums(telling.is_whole());
@@ -160,7 +160,7 @@ struct Trees<'a> {
 
 impl Trees<'_> {
     /// A walk through both trees, from the beginning.
-    fn plan(&self, compare: Compare, console: &Console) -> Result<Steps, Failure> {
+    fn steps(&self, compare: Compare, console: &Console) -> Result<Steps, Failure> {
         let source = trees::source(self.args, self.client, self.source, self.target, &self.found)?;
         let target = trees::target(self.args, self.client, self.target, self.source)?;
         let ahead_s = self.client.origin_ahead_s().unwrap_or(0);
@@ -247,7 +247,7 @@ impl Trees<'_> {
             false => removal.remove(extras.into_iter(), telling)?,
             // More than were kept in memory: both trees are walked again, which makes what is known newer,
             // too. Nothing has to be asked for that.
-            true => removal.remove_of_steps(self.plan(Compare::Size, telling.console)?, telling)?,
+            true => removal.remove_of_steps(self.steps(Compare::Size, telling.console)?, telling)?,
         };
         if !is_same_source {
             telling.failures.of_all(&self.exchanged());

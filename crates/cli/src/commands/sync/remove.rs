@@ -47,7 +47,7 @@ impl Removal<'_> {
         });
         let (source, root, is_same) = (self.source.clone(), self.root, Arc::new(AtomicBool::new(true)));
         let same = is_same.clone();
-        // After the look for the name: a folder that is gone has none.
+        // Checked after `has`: a source that is gone has no name.
         let extras = extras.take_while(move |_| {
             let is_same = super::root(&source) == root;
             same.store(is_same, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Removal<'_> {
         Ok(is_same.load(Ordering::Relaxed))
     }
 
-    /// Removes those of a walk of its own, which ends at the first name that is not known: that is told.
+    /// Removes the extra names of a second walk, up to the first name that is unknown. That one is told.
     pub fn remove_of_steps(&self, steps: Steps, telling: &mut Telling<'_>) -> Result<bool, Failure> {
         let unread = Arc::<Mutex<Vec<Failure>>>::default();
         let noted = unread.clone();

@@ -1,5 +1,5 @@
-//! The steps of a plan, made by a thread of its own: a listing or a question that hangs holds nobody up who
-//! is told to end.
+//! The steps of a plan, made by a thread of its own: where a listing or a question hangs, the reader can
+//! still end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ impl Steps {
     pub fn of(plan: Plan, interrupt: Interrupt) -> Result<Steps, Failure> {
         let (make, made) = mpsc::sync_channel(AHEAD_MOST);
         let work = move || {
-            // Who reads them may have seen enough.
+            // A reader that has stopped drops its end of the channel.
             let _ = plan.map(Some).chain([None]).all(|step| make.send(step).is_ok());
         };
         let builder = thread::Builder::new().name("flatout-plan".to_owned());

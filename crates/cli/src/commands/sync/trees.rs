@@ -194,7 +194,7 @@ fn folds_case(path: &Path) -> bool {
     Folder::open(existing).and_then(|folder| folder.folds_case()).unwrap_or(false)
 }
 
-/// Temporary files are nobody's content, and neither is the report that is being written.
+/// Temporary files, and the report of this run, belong to no tree.
 fn taking(args: &Sync, folder: &Path, filters: Filters) -> Box<dyn Fn(&str) -> bool + Send> {
     let report = args.report.report.as_ref().and_then(|report| report.canonicalize().ok());
     let folder = folder.canonicalize().ok();
