@@ -55,7 +55,7 @@ pub use sink::landing::{Landing, Memory};
 pub use sink::made::{AlignedBuffer, AllocatedBuffer};
 pub use sink::stream::{StreamReader, StreamWriter, stream};
 pub use source::Source;
-pub use source::stream::{StreamSource, StreamUploader, UploadEnded, upload_stream};
+pub use source::stream::{STREAM_ROOM_LEAST, StreamSource, StreamUploader, UploadEnded, upload_stream};
 pub use transfer::copy::ServerCopy;
 pub use transfer::get::Get;
 pub use transfer::handle::{CancelSwitch, Transfer, Watch};

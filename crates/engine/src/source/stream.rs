@@ -4,16 +4,23 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::memory::lease::Lease;
 
+/// The shortest room that a writer gets; only its last part may be shorter.
+pub const STREAM_ROOM_LEAST: u64 = flatout_policy::upload::PART_LEAST;
+
+/// How often a writer that waits for a room is asked whether it goes on.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// A pair of ends: the source goes into [`crate::Put`], bytes go into the uploader.
 pub fn upload_stream() -> (StreamUploader, StreamSource) {
     let ring = Arc::new(UploadRing::default());
     (
-        StreamUploader { ring: ring.clone(), room: None, filled: 0, is_finished: false },
+        StreamUploader { ring: ring.clone(), room: None, filled: 0, spare: None, is_finished: false },
         StreamSource(Some(ring)),
     )
 }
@@ -43,6 +50,8 @@ pub struct StreamUploader {
     ring: Arc<UploadRing>,
     room: Option<Lease>,
     filled: usize,
+    /// The room after that one, where [`StreamUploader::reserve`] has taken it.
+    spare: Option<Lease>,
     is_finished: bool,
 }
 
@@ -60,10 +69,48 @@ impl StreamUploader {
             self.pass_on();
         }
         if self.room.is_none() {
-            self.room = Some(self.ring.wait_for_room()?);
+            let next = match self.spare.take() {
+                Some(room) => room,
+                None => self.ring.wait_for_room()?,
+            };
+            self.room = Some(next);
         }
         let room = self.room.as_mut().expect("there is one by now");
         Ok(&mut room.as_mut_slice()[self.filled..])
+    }
+
+    /// Takes rooms until `bytes` can be written without a wait; nothing is written yet, so that a writer that
+    /// gives up has written all of its bytes or none. `goes_on` is asked before each wait of a tenth of a
+    /// second at most; false from it ends the wait, and is what this returns. At most `bytes` of the shortest
+    /// room of an upload, [`crate::STREAM_ROOM_LEAST`], can be reserved.
+    ///
+    /// # Errors
+    /// The upload has ended.
+    pub fn reserve(&mut self, bytes: usize, mut goes_on: impl FnMut() -> bool) -> Result<bool, UploadEnded> {
+        loop {
+            let left = self.room.as_ref().map_or(0, |room| room.len() - self.filled);
+            if left + self.spare.as_ref().map_or(0, Lease::len) >= bytes {
+                return if self.ring.lock().has_ended { Err(UploadEnded) } else { Ok(true) };
+            }
+            if left == 0 && self.room.is_some() {
+                self.pass_on();
+            }
+            let room = match self.ring.take_room()? {
+                Some(room) => room,
+                None if goes_on() => {
+                    self.ring.wait_for_room_within(LOOK_EVERY);
+                    continue;
+                }
+                None => return Ok(false),
+            };
+            match &self.room {
+                None => self.room = Some(room),
+                Some(_) => {
+                    assert!(self.spare.is_none(), "{bytes} bytes are more than a room");
+                    self.spare = Some(room);
+                }
+            }
+        }
     }
 
     /// As [`StreamUploader::space`] for a writer whose clock stands still while it waits: `Pending` where
@@ -221,6 +268,17 @@ impl UploadRing {
         drop(state);
         drop(rooms);
         self.room.notify_all();
+    }
+
+    /// A room, where there is one.
+    fn take_room(&self) -> Result<Option<Lease>, UploadEnded> {
+        let mut state = self.lock();
+        if state.has_ended { Err(UploadEnded) } else { Ok(state.free.pop_front()) }
+    }
+
+    fn wait_for_room_within(&self, time: Duration) {
+        let waits = |state: &mut State| state.free.is_empty() && !state.has_ended;
+        drop(self.room.wait_timeout_while(self.lock(), time, waits));
     }
 
     fn wait_for_room(&self) -> Result<Lease, UploadEnded> {

@@ -32,6 +32,7 @@ use crate::base::version::Version;
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
 use crate::sink::end::{End, OnEnd};
+use crate::transfer::copied_parts::{IN_FLIGHT, PartsInFlight};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::Resources;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
@@ -39,8 +40,6 @@ use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, obj
 use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
 use crate::transfer::{ActiveTransfer, Running};
 
-/// Parts that the origin copies at a time: the work is its own, and no link here is to be filled.
-const IN_FLIGHT: usize = 8;
 /// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
 /// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
 const PARTS_END_WITHIN: Duration = Duration::from_secs(3);
@@ -373,15 +372,6 @@ async fn copy_parts(
     }
     done.sort_unstable_by_key(|part: &DonePart| part.number);
     complete(shard, hold, source, upload_id, stored_as, done).await
-}
-
-/// Parts on their way. Where the copy is stopped they end by themselves: the upload is aborted after them.
-struct PartsInFlight(JoinSet<Result<DonePart, Failure>>);
-
-impl Drop for PartsInFlight {
-    fn drop(&mut self) {
-        self.0.detach_all();
-    }
 }
 
 /// Ready once parts of a copy that was stopped are waited for no longer.

@@ -1,6 +1,7 @@
 //! A transfer: what both directions have. What a get has besides is in `download`; what its caller holds, in
 //! `handle`.
 
+mod copied_parts;
 pub(crate) mod copy;
 pub(crate) mod download;
 pub(crate) mod get;

@@ -3,6 +3,7 @@
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
+use crate::base::version::Object;
 use crate::sink::end::OnEnd;
 use crate::source::Source;
 use flatout_policy::queue::Priority;
@@ -18,7 +19,12 @@ pub struct Put {
     pub(crate) record_parts: bool,
     pub(crate) priority: Priority,
     pub(crate) on_end: Option<OnEnd>,
+    pub(crate) continues: Option<Object>,
+    pub(crate) on_begun: Option<OnBegun>,
 }
+
+/// Hears the id of an upload in parts.
+pub(crate) type OnBegun = Box<dyn FnOnce(&str) + Send>;
 
 impl Put {
     /// An object of the bytes of `source`.
@@ -31,7 +37,28 @@ impl Put {
             record_parts: false,
             priority: Priority::default(),
             on_end: None,
+            continues: None,
+            on_begun: None,
         }
+    }
+
+    /// The new object begins with the bytes of `object`, which the origin copies itself: the stream is what
+    /// follows them. The upload fails with [`crate::ErrorKind::Changed`] where another version is there.
+    ///
+    /// `object` is of the same service, has at least [`crate::STREAM_ROOM_LEAST`] bytes and an ETag; the
+    /// source is a stream.
+    #[must_use]
+    pub fn continuing(mut self, object: Object) -> Put {
+        self.continues = Some(object);
+        self
+    }
+
+    /// Calls `on_begun` with the upload's id before the first part is sent, where the object is sent in
+    /// parts. It is called on a thread of the engine's, and must not wait for a network.
+    #[must_use]
+    pub fn on_begun(mut self, on_begun: impl FnOnce(&str) + Send + 'static) -> Put {
+        self.on_begun = Some(Box::new(on_begun));
+        self
     }
 
     /// Stores the object with these: its content type, metadata, storage class and so on.

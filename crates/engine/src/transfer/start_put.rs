@@ -5,13 +5,15 @@ use std::sync::Arc;
 use crate::api::account::{Dialect, check_writable};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::Direction;
+use crate::base::version::Object;
 use crate::shard::shards::{Job, Shards, Task};
 use crate::shard::shared::Shared;
+use crate::source::Source;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
 use crate::transfer::put::Put;
 use crate::transfer::resources::{Resources, TransferOptions};
-use crate::transfer::upload::Upload;
+use crate::transfer::upload::{PART_LEAST, Upload};
 use crate::transfer::upload_workers::{run_upload, work_source};
 
 impl Put {
@@ -46,6 +48,9 @@ impl Put {
             Dialect::S3 | Dialect::Plain => self.options.check_s3(),
         };
         checked.map_err(|wrong| Error::new(ErrorKind::Usage, wrong.to_string()))?;
+        if let Some(object) = &self.continues {
+            self.check_continued(object)?;
+        }
         match Dialect::of(&self.location) {
             Dialect::Oss if !self.condition.is_kept_by_oss() => {
                 let cause = "OSS cannot write on the condition that an object has a certain ETag";
@@ -53,5 +58,17 @@ impl Put {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_continued(&self, object: &Object) -> Result<(), Error> {
+        let wrong = match &self.source {
+            _ if Dialect::of(&object.location) != Dialect::of(&self.location) => "it is of another service",
+            _ if object.size < PART_LEAST => "it is shorter than a part",
+            _ if object.etag.is_none() => "it has no ETag that names one version of it",
+            Source::Stream(_) => return Ok(()),
+            _ => "only a stream continues an object",
+        };
+        let cause = format!("{} cannot be continued: {wrong}", object.location);
+        Err(Error::new(ErrorKind::Usage, cause))
     }
 }

@@ -20,11 +20,11 @@ use crate::api::account::{Account, Dialect, Operation, Target};
 use crate::api::write::{Content, StoredAs, Write, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{PartRecord, Progress, Report, Verified};
-use crate::base::version::Version;
+use crate::base::version::{Object, Version};
 use crate::disk::upload_journal::{SentPart, UploadJournal};
 use crate::sink::end::End;
 use crate::source::OpenSource;
-use crate::transfer::put::Put;
+use crate::transfer::put::{OnBegun, Put};
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::{ActiveTransfer, Running};
 use flatout_policy::queue::Priority;
@@ -46,6 +46,9 @@ pub(crate) struct Upload {
     pub(crate) target: Target,
     pub(crate) stored_as: Arc<StoredAs>,
     pub(crate) source: OpenSource,
+    /// What the object begins with, before the bytes of a stream.
+    pub(crate) continues: Option<Object>,
+    on_begun: Mutex<Option<OnBegun>>,
     pub(crate) verify: bool,
     /// Set where the object is sent in parts.
     pub(crate) parts: OnceLock<PartsUpload>,
@@ -216,6 +219,8 @@ impl Upload {
             target: Target::from(put.location),
             stored_as: Arc::new(StoredAs { options: put.options, condition: put.condition }),
             source,
+            continues: put.continues,
+            on_begun: Mutex::new(put.on_begun),
             verify,
             parts: OnceLock::new(),
             stored: OnceLock::new(),
@@ -227,6 +232,14 @@ impl Upload {
             kept_bytes: AtomicU64::new(0),
             is_aborted: AtomicBool::new(false),
         })
+    }
+
+    /// The origin has given an upload in parts its id.
+    pub(crate) fn on_begun(&self, upload_id: &str) {
+        let hear = self.on_begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(hear) = hear {
+            hear(upload_id);
+        }
     }
 
     /// A step of writing the object.

@@ -1,24 +1,46 @@
-//! The upload of a stream: each room that its writer fills is a part, and none is known to be the last.
+//! The upload of a stream: each room that its writer fills is a part, and none is known to be the last. It
+//! may continue an object, which the origin then copies into the first parts.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
+use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
+use flatout_wire::upload_answers;
+use tokio::task::JoinSet;
+
+use crate::api::account::Target;
+use crate::api::write::{CopyFrom, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting, text};
+use crate::base::version::Object;
+use crate::disk::upload_journal::SentPart;
 use crate::shard::Shard;
+use crate::shard::call::call_whole;
 use crate::shard::shards::Task;
 use crate::source::body::OutgoingBody;
 use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
+use crate::transfer::copied_parts::{IN_FLIGHT as COPIES_IN_FLIGHT, PartsInFlight};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
 use crate::transfer::upload_checksum::{ChecksumPlan, hashed};
-use crate::transfer::upload_workers::{begin, complete, put, send_part, wait_for_parts};
+use crate::transfer::upload_workers::{begin, complete, nonsensical, put, send_part, wait_for_parts};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
 /// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer
 /// has no more of them that are empty: what it reads from may need memory, too.
 const ROOMS_AHEAD: u32 = 2;
+
+/// Who waits longer for memory, and has a room that is full, sends it: many streams at once would all wait
+/// for their second room otherwise.
+const SHORT_OF_MEMORY: Duration = Duration::from_millis(20);
+
+/// Parts of an object that is continued: so long that few are needed, and of a huge one so many that most
+/// numbers are left for what follows.
+const COPIED_PART: u64 = if cfg!(test) { 4 } else { 64 << 20 };
+const COPIED_PARTS_MOST: u64 = 1_000;
 
 /// How many parts a stream may have. That of the simulation meets the bound sooner.
 const STREAM_PARTS: u64 = if cfg!(test) { 1_000 } else { PARTS_MOST };
@@ -34,14 +56,20 @@ pub(super) async fn lead_stream(
     let part_most = shard.shared.memory_plan.parts() / 4;
     let asked = shard.shared.settings.part_bytes;
     let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
-    let mut parts: Option<&PartsUpload> = None;
+    let (mut parts, mut copied) = (None, 0);
+    if let Some(object) = &hold.continues {
+        let begun = begin(shard, hold, None).await?;
+        copied = copy_prefix(shard, hold, begun, object).await?;
+        parts = Some(begun);
+    }
     loop {
-        let accepted = parts.map_or(0, PartsUpload::accepted_count);
+        let accepted = parts.map_or(0, |parts: &PartsUpload| parts.accepted_count() - copied);
         let most = u64::from(hold.transfer.gate.limit() + ROOMS_AHEAD);
         // One room more than there may be parts: a writer that fills it hears of it.
-        let may_give =
-            given - accepted < most && given - taken < u64::from(ROOMS_AHEAD) && given <= STREAM_PARTS;
-        let room_bytes = stream_part_bytes(PART_LEAST, given + 1, asked, part_most);
+        let may_give = given - accepted < most
+            && given - taken < u64::from(ROOMS_AHEAD)
+            && given + copied <= STREAM_PARTS;
+        let room_bytes = stream_part_bytes(PART_LEAST, copied + given + 1, asked, part_most);
         let next = tokio::select! {
             biased;
             next = ring.next() => next,
@@ -51,6 +79,15 @@ pub(super) async fn lead_stream(
                 continue;
             }
             () = accepted_one(parts), if !may_give => continue,
+            // Nobody gives memory back: the first room has to, whether another follows or not.
+            () = tokio::time::sleep(SHORT_OF_MEMORY), if first.is_some() && given == taken => {
+                let begun = begin(shard, hold, None).await?;
+                if let Some(room) = first.take() {
+                    start_part(hold, 1, room).await;
+                }
+                parts = Some(begun);
+                continue;
+            }
         };
         let mut room = match next {
             Next::Room(room) => room,
@@ -60,7 +97,7 @@ pub(super) async fn lead_stream(
             Next::End => break,
         };
         taken += 1;
-        if taken == 1 && ring.is_finished() {
+        if taken == 1 && parts.is_none() && ring.is_finished() {
             return put(shard, hold, &OutgoingBody::Bytes(room.content())).await;
         }
         if taken == 1 && first.is_none() && parts.is_none() {
@@ -72,17 +109,63 @@ pub(super) async fn lead_stream(
             parts = Some(begin(shard, hold, None).await?);
             start_part(hold, 1, first).await;
         }
-        let number = u32::try_from(taken).ok().filter(|number| u64::from(*number) <= STREAM_PARTS);
+        let number = u32::try_from(copied + taken).ok().filter(|number| u64::from(*number) <= STREAM_PARTS);
         start_part(hold, number.ok_or_else(too_many_parts)?, room).await;
     }
     match (first, parts) {
         (Some(mut only), _) => put(shard, hold, &OutgoingBody::Bytes(only.content())).await,
         (None, None) => put(shard, hold, &OutgoingBody::Bytes(&[])).await,
         (None, Some(parts)) => {
-            wait_for_parts(parts, taken).await;
+            wait_for_parts(parts, copied + taken).await;
             complete(shard, hold, parts).await
         }
     }
+}
+
+/// Has the origin copy an object into the first parts; their number.
+async fn copy_prefix(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    parts: &PartsUpload,
+    object: &Object,
+) -> Result<u64, Error> {
+    let target = Target::from(object.location.clone());
+    let source = Arc::new(CopyFrom { target, etag: object.etag.clone() });
+    let count = object.size.div_ceil(COPIED_PART.max(object.size.div_ceil(COPIED_PARTS_MOST)));
+    // Of one length: the last is followed by others, and must not be shorter than parts may be.
+    let mut ranges = (0..count).map(|at| object.size * at / count..object.size * (at + 1) / count).zip(1..);
+    let mut in_flight = PartsInFlight(JoinSet::new());
+    loop {
+        while in_flight.0.len() < COPIES_IN_FLIGHT
+            && let Some((range, number)) = ranges.next()
+        {
+            let (shard, hold, source) = (shard.clone(), hold.clone(), source.clone());
+            let (upload_id, bytes) = (parts.upload_id.clone(), range.end - range.start);
+            in_flight.0.spawn_local(async move {
+                let step = WriteStep::CopyPart { upload_id, number, source, range };
+                let called = call_whole(&shard, hold.operation(step)).await;
+                let (_, body) = called.map_err(|failure| match failure.status {
+                    Some(412) => replaced_meanwhile(),
+                    _ => failure.error,
+                })?;
+                upload_answers::parse_copied(&body)
+                    .map(|copied| (number, copied, bytes))
+                    .map_err(|nonsense| nonsensical("copied part", &nonsense))
+            });
+        }
+        let Some(ended) = in_flight.0.join_next().await else { return Ok(count) };
+        let lost = |_| Error::new(ErrorKind::Internal, "a part of the copy was lost");
+        let (number, copied, bytes) = ended.map_err(lost)??;
+        let form = parts.form.and_then(ChecksumForm::crc);
+        let checksum = copied.checksum.filter(|(algorithm, _)| Some(*algorithm) == form);
+        let checksum = checksum.map(|(algorithm, value)| BodyChecksum::Crc(algorithm, value));
+        parts.on_accepted(SentPart { number, etag: copied.etag, checksum, bytes });
+    }
+}
+
+fn replaced_meanwhile() -> Error {
+    let cause = "the object was replaced by another client: nothing was added to it";
+    Error::new(ErrorKind::Changed, cause).with_hint("open it again to go on from the new version")
 }
 
 fn too_many_parts() -> Error {

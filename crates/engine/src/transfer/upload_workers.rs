@@ -200,6 +200,7 @@ pub(super) async fn begin<'a>(
         let begin = async {
             let (upload_id, known) = create(&on, &owner).await?;
             owner.note_begun(&on, &upload_id, known, sizes);
+            owner.on_begun(&upload_id);
             let fresh = owner.parts.set(PartsUpload::new(upload_id, known, sizes, Vec::new())).is_ok();
             assert!(fresh, "an upload begins once");
             if owner.transfer.is_stopped() {
