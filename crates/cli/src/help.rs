@@ -230,13 +230,14 @@ Examples:
   flatout mount oss://data /mnt/data --oss-region cn-hangzhou --memory 1GiB
   flatout mount s3:// /mnt/all --attribute-lifetime 10s
   flatout mount s3://data /mnt/data -o ro,uid=1000,allow_other,memory=512MiB
-  flatout mount s3://data /mnt/data --file-mode 0555
+  flatout mount s3://data /mnt/data --file-mode 0755
   flatout mount s3://data /mnt/data --foreground --metrics 9100
   flatout mount s3://data /mnt/data --dry-run
 
 It returns when the folder can be read; a source that cannot be listed is refused with the exit code of any other command, and \
-nothing is mounted. Read-only for now: writing answers \"Read-only file system\". Objects that are replaced meanwhile are never \
-mixed: a reader keeps its version, or gets ESTALE. docs/semantics.md says what every operation does, docs/mount.md the rest.
+nothing is mounted. Objects that are replaced meanwhile are never mixed: a reader keeps its version, or gets ESTALE. A file \
+is sent while it is written, from its start to its end, and is an object when it is closed: what close and fsync say is what the \
+origin said. --read-only refuses whatever would write. docs/semantics.md says what every operation does, docs/mount.md the rest.
 
 In /etc/fstab, once make install has put mount.flatout where mount(8) looks:
 
@@ -244,7 +245,7 @@ In /etc/fstab, once make install has put mount.flatout where mount(8) looks:
 
 -o takes what mount(8) passes, every flag below without its dashes (memory=1GiB, attribute_lifetime=10s), and the names of \
 libfuse, s3fs, mountpoint-s3, goofys and ossfs 2.0 where they mean something here or do no harm (docs/from-libfuse.md, \
-docs/from-ossfs.md); anything else is an error. Flags are stronger than -o. Files have the mode 0444: --file-mode 0555 lets programs run.
+docs/from-ossfs.md); anything else is an error. Flags are stronger than -o. Files have the mode 0644: --file-mode 0755 lets programs run.
 
 As root the kernel's read-ahead is raised for this mount, which doubles buffered reading; for others a line says what to run. In \
 the foreground ctrl-C unmounts. flatout top shows what it does; flatout umount ends it.";

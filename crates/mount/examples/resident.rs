@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use flatout_mount::{Observer, Options};
 use flatout_tree::{
-    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
-    Statfs,
+    AttributeSource, Attributes, Caller, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenMode,
+    OpenedFile, Slices, Statfs,
 };
 
 const ENOENT: i32 = 2;
@@ -33,6 +33,18 @@ impl Resident {
         let source = AttributeSource::Implied;
         let attributes = Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links, source };
         Node { id: ino, generation: 0, attributes, lifetime: Duration::from_secs(3600) }
+    }
+}
+
+impl Resident {
+    fn opened(&self, mode: OpenMode) -> Result<OpenedFile, FsError> {
+        Ok(OpenedFile {
+            handle: 0,
+            direct: mode.direct,
+            keep_cache: false,
+            has_changed: false,
+            is_written: false,
+        })
     }
 }
 
@@ -69,11 +81,11 @@ impl Files for Resident {
         Ok(())
     }
     fn release_folder(&self, _handle: u64) {}
-    fn open(&self, _node: u64, direct: bool) -> Result<OpenedFile, FsError> {
-        Ok(OpenedFile { handle: 0, direct, keep_cache: false, has_changed: false })
+    fn open(&self, _node: u64, mode: OpenMode, _caller: Caller) -> Result<OpenedFile, FsError> {
+        self.opened(mode)
     }
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
-        Some(self.open(node, direct))
+    fn open_known(&self, _node: u64, mode: OpenMode) -> Option<Result<OpenedFile, FsError>> {
+        Some(self.opened(mode))
     }
     fn read(
         &self,
@@ -88,7 +100,9 @@ impl Files for Resident {
         done(Ok(&mut [&self.piece[start..start + first], &self.piece[..bytes - first]].into_iter()));
         None
     }
-    fn release(&self, _handle: u64) {}
+    fn release(&self, _handle: u64) -> Result<(), FsError> {
+        Ok(())
+    }
     fn statfs(&self) -> Statfs {
         Statfs { block_bytes: 4096, blocks: 0, files: 0, name_bytes_max: 255 }
     }

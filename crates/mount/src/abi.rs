@@ -66,6 +66,8 @@ pub mod op {
 pub mod init {
     /// Several reads of one file may be pending: readahead.
     pub const ASYNC_READ: u64 = 1 << 0;
+    /// OPEN has `O_TRUNC`; without it a SETATTR follows.
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// Writes of more than 4 KiB; no meaning since 4.2, but older libraries' kernels look at it.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// The kernel drops cached pages when size or mtime differ.
@@ -96,6 +98,17 @@ pub mod fopen {
     pub const NOFLUSH: u32 = 1 << 5;
 }
 
+/// What SETATTR is to change: `FATTR_*`.
+pub mod fattr {
+    #![allow(missing_docs)]
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const MTIME: u32 = 1 << 5;
+    pub const MTIME_NOW: u32 = 1 << 8;
+}
+
 /// `enum fuse_notify_code`.
 pub mod notify {
     /// Drops an inode's attributes, and its pages in a range.
@@ -109,6 +122,8 @@ pub mod size {
     pub const ATTR_OUT: usize = 16 + ATTR;
     pub const ENTRY_OUT: usize = 40 + ATTR;
     pub const OPEN_OUT: usize = 16;
+    pub const WRITE_OUT: usize = 8;
+    pub const CREATE_OUT: usize = ENTRY_OUT + OPEN_OUT;
     pub const STATFS_OUT: usize = 80;
     pub const INIT_OUT: usize = 64;
     /// `struct fuse_dirent` before its name, which is padded to 8 bytes.

@@ -168,6 +168,20 @@ impl FuseReply {
         self.0.claim() && self.0.connection.answer(self.0.unique, body)
     }
 
+    /// Takes the right to answer: no interrupt can come between any more. `false` if one has.
+    pub fn take(&self) -> bool {
+        self.0.claim()
+    }
+
+    /// Answers after [`FuseReply::take`].
+    pub fn send_taken(&self, answer: Result<&[u8], i32>) {
+        let (connection, unique) = (&self.0.connection, self.0.unique);
+        match answer {
+            Ok(body) => connection.answer(unique, body),
+            Err(errno) => connection.fail(unique, errno),
+        };
+    }
+
     /// Answers a read: the first `most` bytes of these slices, fewer at the end of the file.
     pub fn send_slices<'a>(&self, slices: impl Iterator<Item = &'a [u8]>, most: usize) {
         if self.0.claim() {

@@ -15,6 +15,8 @@ pub(crate) struct SessionCounters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     largest_read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
 }
 
 /// Counters of a session so far.
@@ -40,6 +42,10 @@ pub struct SessionStats {
     pub read_bytes: u64,
     /// The most bytes that one read asked for: 128 KiB if the kernel reads ahead no further.
     pub largest_read_bytes: u64,
+    /// Writes that came.
+    pub writes: u64,
+    /// Bytes of these writes.
+    pub write_bytes: u64,
     /// Requests that wait now.
     pub waiting: u64,
     /// Threads of the pool that waits for origins.
@@ -86,6 +92,11 @@ impl SessionCounters {
         }
     }
 
+    pub fn write_asked(&self, bytes: usize) {
+        add(&self.writes, 1);
+        add(&self.write_bytes, bytes as u64);
+    }
+
     pub fn stats(&self) -> SessionStats {
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         SessionStats {
@@ -99,6 +110,8 @@ impl SessionCounters {
             reads: now(&self.reads),
             read_bytes: now(&self.read_bytes),
             largest_read_bytes: now(&self.largest_read_bytes),
+            writes: now(&self.writes),
+            write_bytes: now(&self.write_bytes),
             waiting: 0,
             pool_threads: 0,
         }

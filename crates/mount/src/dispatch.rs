@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flatout_engine::BlockingPool;
-use flatout_tree::{Files, FsError, Node, OpenedFile, Slices};
-use rustix::fs::OFlags;
+use flatout_tree::{Caller, Files, FsError, Node, OpenMode, OpenedFile, Slices, WriteMoment};
+use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::abi::{fopen, notify};
 use crate::connection::{FuseConnection, FuseReply};
 use crate::interrupts::Interrupts;
+use crate::processes;
 use crate::reply::{self, DirectoryBuffer};
 use crate::request::{FuseOperation, FuseRequest, Malformed};
 use crate::timings::{Observer, Timed};
@@ -69,9 +70,62 @@ impl<F: Files> Dispatcher<F> {
             }
             FuseOperation::Open { flags } => self.open(&request, flags),
             FuseOperation::Read { handle, at, bytes } => self.read(&request, handle, at, bytes),
-            FuseOperation::Release { handle } => {
-                self.files.release(handle);
-                self.connection.answer(unique, &[]);
+            FuseOperation::Release { handle } => self.release(&request, handle),
+            FuseOperation::Create { flags, name } => self.create(&request, flags, name),
+            FuseOperation::Write { handle, at, bytes } => self.write(&request, handle, at, bytes),
+            FuseOperation::Flush { handle } => {
+                let caller = self.caller(&request);
+                if let Some(flushed) = self.files.flush_known(handle, caller) {
+                    match flushed.map_err(|error| self.observer.errno(error)) {
+                        Ok(()) => self.connection.answer(unique, &[]),
+                        Err(errno) => self.connection.fail(unique, errno),
+                    };
+                    return;
+                }
+                self.change(&request, Timed::Publish, move |files| files.flush(handle, caller));
+            }
+            FuseOperation::Sync { handle } => {
+                self.change(&request, Timed::Publish, move |files| files.sync(handle));
+            }
+            FuseOperation::SetAttributes(changes) => {
+                self.wait(&request, move |own, reply| {
+                    let began = Instant::now();
+                    let changed = own.files.change_attributes(node, changes);
+                    match own.observer.answered(Timed::Change, began, changed) {
+                        Ok(node) => {
+                            reply.send(&reply::attr(&node));
+                        }
+                        Err(errno) => reply.fail(errno),
+                    }
+                });
+            }
+            FuseOperation::RemoveFile { name } => {
+                let name = name.to_owned();
+                self.change(&request, Timed::Change, move |files| files.remove_file(node, &name));
+            }
+            FuseOperation::RemoveFolder { name } => {
+                let name = name.to_owned();
+                self.change(&request, Timed::Change, move |files| files.remove_folder(node, &name));
+            }
+            FuseOperation::MakeFolder { name } => {
+                let name = name.to_owned();
+                self.wait(&request, move |own, reply| {
+                    let began = Instant::now();
+                    let made =
+                        own.observer.answered(Timed::Change, began, own.files.make_folder(node, &name));
+                    own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
+                });
+            }
+            FuseOperation::Rename { name, new_parent, new_name, flags } => {
+                let flags = RenameFlags::from_bits_retain(flags);
+                if flags.difference(RenameFlags::NOREPLACE) != RenameFlags::empty() {
+                    return refuse(Errno::INVAL);
+                }
+                let exclusive = flags.contains(RenameFlags::NOREPLACE);
+                let (name, new_name) = (name.to_owned(), new_name.to_owned());
+                self.change(&request, Timed::Change, move |files| {
+                    files.rename((node, &name), (new_parent, &new_name), exclusive)
+                });
             }
             FuseOperation::OpenFolder => match self.files.open_folder(node) {
                 Ok(handle) => {
@@ -93,13 +147,13 @@ impl<F: Files> Dispatcher<F> {
             FuseOperation::Statfs => {
                 self.connection.answer(unique, &reply::statfs(&self.files.statfs()));
             }
-            FuseOperation::Sync | FuseOperation::Destroy => {
+            FuseOperation::SyncFolder | FuseOperation::Destroy => {
                 self.connection.answer(unique, &[]);
             }
             FuseOperation::Interrupt { unique: about } => self.interrupt(unique, about),
             FuseOperation::ReadLink => refuse(Errno::INVAL),
             FuseOperation::Ioctl => refuse(Errno::NOTTY),
-            FuseOperation::Write => refuse(Errno::ROFS),
+            FuseOperation::Refused => refuse(Errno::OPNOTSUPP),
             // A connection has one INIT, which was answered.
             FuseOperation::Init(_) => refuse(Errno::PROTO),
             // The kernel asks once, and does without from then on: it checks permissions by itself, has no
@@ -161,16 +215,12 @@ impl<F: Files> Dispatcher<F> {
 
     fn open(&self, request: &FuseRequest<'_>, flags: u32) {
         let (unique, node, began) = (request.unique, request.node, Instant::now());
-        let flags = OFlags::from_bits_retain(flags);
-        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
-            self.connection.fail(unique, Errno::ROFS.raw_os_error());
-            return;
-        }
-        let direct = flags.contains(OFlags::DIRECT);
-        let Some(opened) = self.files.open_known(node, direct) else {
+        let mode = open_mode(flags);
+        let caller = self.caller(request);
+        let Some(opened) = self.files.open_known(node, mode) else {
             return self.wait(request, move |own, reply| {
                 let began = Instant::now();
-                let opened = own.observer.answered(Timed::Open, began, own.files.open(node, direct));
+                let opened = own.observer.answered(Timed::Open, began, own.files.open(node, mode, caller));
                 own.opened(node, opened, |body| reply.send(body), |errno| reply.fail(errno));
             });
         };
@@ -179,6 +229,105 @@ impl<F: Files> Dispatcher<F> {
         self.opened(node, opened, send, |errno| {
             self.connection.fail(unique, errno);
         });
+    }
+
+    fn create(&self, request: &FuseRequest<'_>, flags: u32, name: &OsStr) {
+        let (parent, name, caller) = (request.node, name.to_owned(), self.caller(request));
+        let (mode, exclusive) = (open_mode(flags), OFlags::from_bits_retain(flags).contains(OFlags::EXCL));
+        self.wait(request, move |own, reply| {
+            let began = Instant::now();
+            let created =
+                own.files.create(parent, &name, exclusive, OpenMode { writes: true, ..mode }, caller);
+            match own.observer.answered(Timed::Open, began, created) {
+                Ok((node, opened)) => {
+                    own.notify_changed(node.id, &opened);
+                    if !reply.send(&reply::create(&node, opened.handle, open_flags(&opened))) {
+                        own.released(node.id, opened.handle);
+                        own.files.forget(node.id, 1);
+                    }
+                }
+                Err(errno) => reply.fail(errno),
+            }
+        });
+    }
+
+    /// A write that has to wait is copied: the buffer is needed for the next request.
+    fn write(&self, request: &FuseRequest<'_>, handle: u64, at: u64, bytes: &[u8]) {
+        let (unique, began, caller) = (request.unique, Instant::now(), self.caller(request));
+        self.connection.counts.write_asked(bytes.len());
+        if let Some(written) = self.files.write_known(handle, at, bytes, caller) {
+            match self.observer.answered(Timed::Write, began, written) {
+                Ok(()) => self.connection.answer(unique, &reply::write(bytes.len())),
+                Err(errno) => self.connection.fail(unique, errno),
+            };
+            return;
+        }
+        let bytes = bytes.to_vec();
+        self.wait(request, move |own, reply| {
+            let (began, mut is_taken) = (Instant::now(), false);
+            let mut goes_on = |moment| match moment {
+                WriteMoment::Wait => is_taken || !reply.is_answered(),
+                WriteMoment::Take => {
+                    is_taken = is_taken || reply.take();
+                    is_taken
+                }
+            };
+            let written = own.files.write(handle, at, &bytes, caller, &mut goes_on);
+            let answer = own.observer.answered(Timed::Write, began, written);
+            match (answer, is_taken) {
+                (Ok(()), true) => reply.send_taken(Ok(&reply::write(bytes.len()))),
+                (Err(errno), true) => reply.send_taken(Err(errno)),
+                (Ok(()), false) => {
+                    reply.send(&reply::write(bytes.len()));
+                }
+                (Err(errno), false) => reply.fail(errno),
+            }
+        });
+    }
+
+    fn release(&self, request: &FuseRequest<'_>, handle: u64) {
+        let node = request.node;
+        if !self.files.release_waits(handle) {
+            self.released(node, handle);
+            self.connection.answer(request.unique, &[]);
+            return;
+        }
+        self.wait(request, move |own, reply| {
+            own.released(node, handle);
+            reply.send(&[]);
+        });
+    }
+
+    /// Nobody hears of a failure but the log. The kernel forgets the attributes of a file that was not
+    /// published.
+    fn released(&self, node: u64, handle: u64) {
+        if let Err(error) = self.files.release(handle) {
+            self.observer.errno(error);
+            self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
+        }
+    }
+
+    /// An operation whose answer has no body. It may wait.
+    fn change(
+        &self,
+        request: &FuseRequest<'_>,
+        operation: Timed,
+        work: impl FnOnce(&F) -> Result<(), FsError> + Send + 'static,
+    ) {
+        self.wait(request, move |own, reply| {
+            let began = Instant::now();
+            match own.observer.answered(operation, began, work(&own.files)) {
+                Ok(()) => {
+                    reply.send(&[]);
+                }
+                Err(errno) => reply.fail(errno),
+            }
+        });
+    }
+
+    /// Who waits for the answer.
+    fn caller(&self, request: &FuseRequest<'_>) -> Caller {
+        Caller { thread: self.pid(request), look: processes::look }
     }
 
     fn opened(
@@ -192,7 +341,7 @@ impl<F: Files> Dispatcher<F> {
             Ok(opened) => {
                 self.notify_changed(node, &opened);
                 if !send(&open_out(&opened)) {
-                    self.files.release(opened.handle);
+                    self.released(node, opened.handle);
                 }
             }
             Err(errno) => fail(errno),
@@ -211,6 +360,16 @@ impl<F: Files> Dispatcher<F> {
     fn read(&self, request: &FuseRequest<'_>, handle: u64, at: u64, bytes: u32) {
         self.connection.counts.read_asked(bytes);
         let bytes = (bytes as usize).min(self.request_bytes);
+        if self.files.is_written(handle, at, bytes) {
+            return self.wait(request, move |own, reply| {
+                let began = Instant::now();
+                let read = own.files.read_written(handle, at, bytes);
+                match own.observer.answered(Timed::Read, began, read) {
+                    Ok(read) => reply.send_slices(std::iter::once(&read[..]), bytes),
+                    Err(errno) => reply.fail(errno),
+                }
+            });
+        }
         let (reply, began) = (self.connection.wait(request.unique, self.pid(request)), Instant::now());
         let (own, observer) = (reply.clone(), self.observer.clone());
         let done = move |read: Result<Slices<'_, '_>, FsError>| {
@@ -299,8 +458,24 @@ impl<F> Clone for Dispatcher<F> {
 }
 
 fn open_out(opened: &OpenedFile) -> [u8; crate::abi::size::OPEN_OUT] {
+    reply::open(opened.handle, open_flags(opened))
+}
+
+fn open_flags(opened: &OpenedFile) -> u32 {
     let direct = if opened.direct { fopen::DIRECT_IO } else { 0 };
     let keep = if opened.keep_cache { fopen::KEEP_CACHE } else { 0 };
-    // Nothing is written, so there is nothing to flush.
-    reply::open(opened.handle, direct | keep | fopen::NOFLUSH)
+    // What is only read has nothing to flush.
+    let flush = if opened.is_written { 0 } else { fopen::NOFLUSH };
+    direct | keep | flush
+}
+
+fn open_mode(flags: u32) -> OpenMode {
+    let flags = OFlags::from_bits_retain(flags);
+    let access = flags & OFlags::RWMODE;
+    OpenMode {
+        reads: access != OFlags::WRONLY,
+        writes: access != OFlags::RDONLY,
+        truncates: flags.contains(OFlags::TRUNC),
+        direct: flags.contains(OFlags::DIRECT),
+    }
 }

@@ -9,6 +9,7 @@ use crate::request::InitRequest;
 /// `READDIRPLUS_AUTO` is not: with it `ls -l` of a large folder reads all but the first page without
 /// attributes, and then asks for each name. `WRITEBACK_CACHE` never will be.
 const WANTED: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::AUTO_INVAL_DATA
     | init::DO_READDIRPLUS
@@ -23,9 +24,8 @@ const WANTED: u64 = init::ASYNC_READ
 const WANTED_BYTES: u32 = 1 << 20;
 /// The size of a request without `MAX_PAGES`.
 const PLAIN_PAGES: u32 = 32;
-/// The size of a write. Nothing is written, but every buffer must have room for a write, which is the longest
-/// request.
-pub(crate) const MAX_WRITE: u32 = 128 << 10;
+/// The least that the kernel may be told as the size of a write.
+const LEAST_WRITE: u32 = 4096;
 
 /// What the session asks for, beyond the flags.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,9 @@ pub(crate) struct SessionLimits {
     pub read_ahead_bytes: u64,
     /// `fs.fuse.max_pages_limit`, if the kernel has it.
     pub pages_limit: Option<u32>,
+    /// Files are written: writes are as large as reads. Otherwise they are short, because every buffer must
+    /// have room for one.
+    pub writes: bool,
     /// The machine's page size, in which FUSE counts: 4 KiB, on some machines 16 or 64.
     pub page_bytes: u32,
 }
@@ -49,6 +52,8 @@ pub(crate) struct SessionParameters {
     pub flags: u64,
     /// The most bytes of a read.
     pub request_bytes: u32,
+    /// The most bytes of a write.
+    pub write_bytes: u32,
     /// How far the kernel reads ahead, unless that is raised beside INIT.
     pub read_ahead_bytes: u64,
 }
@@ -91,6 +96,8 @@ pub(crate) fn negotiate(kernel: &InitRequest, wanted: &SessionLimits) -> Negotia
     let read_ahead = u64::from(kernel.max_readahead).min(wanted.read_ahead_bytes);
     let max_background = wanted.max_background.max(1);
     let minor = kernel.minor.min(abi::MINOR);
+    let request_bytes = pages * wanted.page_bytes;
+    let write_bytes = if wanted.writes { request_bytes } else { LEAST_WRITE };
     let reply = init_out(&InitReply {
         major: abi::MAJOR,
         minor: abi::MINOR,
@@ -99,9 +106,9 @@ pub(crate) fn negotiate(kernel: &InitRequest, wanted: &SessionLimits) -> Negotia
         max_background,
         // Above this the kernel takes the device for busy, and reads ahead less. The share is libfuse's.
         congestion_threshold: (max_background / 4 * 3).max(1),
-        max_write: MAX_WRITE,
+        max_write: write_bytes,
         max_pages: pages as u16,
     });
-    let request_bytes = pages * wanted.page_bytes;
-    Negotiated::Agreed(reply, SessionParameters { minor, flags, request_bytes, read_ahead_bytes: read_ahead })
+    let agreed = SessionParameters { minor, flags, request_bytes, write_bytes, read_ahead_bytes: read_ahead };
+    Negotiated::Agreed(reply, agreed)
 }

@@ -19,6 +19,7 @@ mod init;
 mod interrupts;
 mod options;
 mod point;
+mod processes;
 mod reply;
 mod request;
 mod session;

@@ -28,9 +28,12 @@ pub struct Options {
     /// How far the kernel reads ahead in an open file, in bytes. Only root may set more than the kernel's own
     /// 128 KiB. `None`: the kernel's own.
     pub read_ahead_bytes: Option<u64>,
-    /// `noexec`, `relatime` and the like, and `nonempty`.
+    /// `ro`, `noexec`, `relatime` and the like, and `nonempty`.
     pub options: Vec<String>,
 }
+
+/// The kernel refuses whatever would write.
+const READ_ONLY: &str = "ro";
 
 impl Options {
     /// `source` at `mount_point`, with the usual values for the rest.
@@ -45,6 +48,11 @@ impl Options {
             read_ahead_bytes: Some(4 << 20),
             options: Vec::new(),
         }
+    }
+
+    /// Whether files can be written.
+    pub(crate) fn writes(&self) -> bool {
+        !self.options.iter().any(|option| option == READ_ONLY)
     }
 
     /// How many threads read requests.
@@ -69,7 +77,7 @@ pub(crate) struct KernelOptions {
 
 /// Name, the flags that it sets, the flags that it clears.
 const KNOWN: &[(&str, MountFlags, MountFlags)] = &[
-    ("ro", MountFlags::RDONLY, MountFlags::empty()),
+    (READ_ONLY, MountFlags::RDONLY, MountFlags::empty()),
     ("nosuid", MountFlags::NOSUID, MountFlags::empty()),
     ("suid", MountFlags::empty(), MountFlags::NOSUID),
     ("nodev", MountFlags::NODEV, MountFlags::empty()),
@@ -84,10 +92,10 @@ const KNOWN: &[(&str, MountFlags, MountFlags)] = &[
     ("dirsync", MountFlags::DIRSYNC, MountFlags::empty()),
 ];
 
-/// The names as flags. A mount is always read-only; it is `nosuid`, `nodev` and `noatime` unless they say
-/// otherwise, because an origin must not grant rights, and has no access times.
+/// The names as flags. A mount is `nosuid`, `nodev` and `noatime` unless they say otherwise, because an
+/// origin must not grant rights, and has no access times.
 pub(crate) fn kernel_options(options: &[String]) -> Result<KernelOptions, Error> {
-    let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     let mut nonempty = false;
     for option in options {
         if option == "nonempty" {
@@ -121,9 +129,10 @@ mod tests {
 
     #[test]
     fn options_become_flags() {
-        check(&[], "ro,nosuid,nodev,noatime");
-        check(&["noexec", "relatime"], "ro,nosuid,nodev,noexec,relatime");
-        check(&["suid", "dev", "noexec", "exec", "nonempty"], "ro,noatime");
+        check(&[], "nosuid,nodev,noatime");
+        check(&["ro"], "ro,nosuid,nodev,noatime");
+        check(&["noexec", "relatime"], "nosuid,nodev,noexec,relatime");
+        check(&["suid", "dev", "noexec", "exec", "nonempty"], "noatime");
         check(&["ro", "sync", "async", "dirsync"], "ro,nosuid,nodev,noatime,dirsync");
         check(&["rw"], "`rw` is no option of a mount");
         check(&["noatime,suid"], "`noatime,suid` is no option of a mount");

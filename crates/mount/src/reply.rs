@@ -47,6 +47,16 @@ pub(crate) fn open(handle: u64, flags: u32) -> [u8; size::OPEN_OUT] {
     StructWriter::new().u64(handle).u32(flags).u32(0).done()
 }
 
+/// The answer to CREATE.
+pub(crate) fn create(node: &Node, handle: u64, flags: u32) -> [u8; size::CREATE_OUT] {
+    StructWriter::new().put(&entry(node)).put(&open(handle, flags)).done()
+}
+
+/// `struct fuse_write_out`.
+pub(crate) fn write(bytes: usize) -> [u8; size::WRITE_OUT] {
+    StructWriter::new().u32(bytes as u32).u32(0).done()
+}
+
 /// `struct fuse_statfs_out`.
 pub(crate) fn statfs(all: &Statfs) -> [u8; size::STATFS_OUT] {
     StructWriter::new()

@@ -6,7 +6,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::abi::{IN_HEADER, op};
+use flatout_tree::{AttributeChanges, TimeChange};
+
+use crate::abi::{IN_HEADER, fattr, op};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +76,64 @@ pub enum FuseOperation<'a> {
         /// As OPENDIR answered.
         handle: u64,
     },
+    /// Makes and opens a file.
+    Create {
+        /// As of `open(2)`, of this machine.
+        flags: u32,
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+    },
+    /// Writes to an open file.
+    Write {
+        /// As OPEN answered.
+        handle: u64,
+        /// The first byte.
+        at: u64,
+        /// What is written.
+        bytes: &'a [u8],
+    },
+    /// A descriptor of an open file is closed.
+    Flush {
+        /// As OPEN answered.
+        handle: u64,
+    },
+    /// FSYNC: what was written is to last.
+    Sync {
+        /// As OPEN answered.
+        handle: u64,
+    },
+    /// Changes attributes.
+    SetAttributes(AttributeChanges),
+    /// Removes the name of a file from this folder.
+    RemoveFile {
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+    },
+    /// Makes a folder in this folder.
+    MakeFolder {
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+    },
+    /// Removes an empty folder from this folder.
+    RemoveFolder {
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+    },
+    /// Gives a name of this folder to another name, perhaps in another folder.
+    Rename {
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+        /// The inode of the other folder.
+        new_parent: u64,
+        /// Neither empty nor with a `/`.
+        new_name: &'a OsStr,
+        /// `RENAME_*` of `renameat2(2)`.
+        flags: u32,
+    },
     /// Asks for the size of the file system.
     Statfs,
-    /// FLUSH, FSYNC, FSYNCDIR. Nothing was written.
-    Sync,
+    /// FSYNCDIR. There is nothing to do.
+    SyncFolder,
     /// The thread that waits for another request got a signal.
     Interrupt {
         /// The other request's number.
@@ -87,8 +143,8 @@ pub enum FuseOperation<'a> {
     ReadLink,
     /// An ioctl; files have none.
     Ioctl,
-    /// Anything that would change something.
-    Write,
+    /// What would change something that no object has: links, special files, extended attributes, holes.
+    Refused,
     /// An operation that the kernel does well without; it asks once.
     Unknown {
         /// The kernel's number.
@@ -181,28 +237,47 @@ fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<FuseOpe
             FuseOperation::ReadFolder { handle, offset, bytes, plus: opcode == op::READDIRPLUS }
         }
         op::RELEASEDIR => FuseOperation::ReleaseFolder { handle: body.u64()? },
+        op::CREATE => {
+            let (flags, _mode, _umask, _open_flags) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+            FuseOperation::Create { flags, name: body.name()? }
+        }
+        op::WRITE => {
+            let (handle, at, bytes, _flags) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
+            let (_lock_owner, _open_flags, _padding) = (body.u64()?, body.u32()?, body.u32()?);
+            FuseOperation::Write { handle, at, bytes: body.0.get(..bytes as usize)? }
+        }
+        op::FLUSH => FuseOperation::Flush { handle: body.u64()? },
+        op::FSYNC => FuseOperation::Sync { handle: body.u64()? },
+        op::FSYNCDIR => FuseOperation::SyncFolder,
+        op::SETATTR => FuseOperation::SetAttributes(changes(body)?),
+        op::UNLINK => FuseOperation::RemoveFile { name: body.name()? },
+        op::RMDIR => FuseOperation::RemoveFolder { name: body.name()? },
+        op::MKDIR => {
+            let (_mode, _umask) = (body.u32()?, body.u32()?);
+            FuseOperation::MakeFolder { name: body.name()? }
+        }
+        op::RENAME | op::RENAME2 => {
+            let new_parent = body.u64()?;
+            let flags = match opcode {
+                op::RENAME2 => (body.u32()?, body.u32()?).0,
+                _ => 0,
+            };
+            let (name, new_name) = (body.next_name()?, body.name()?);
+            FuseOperation::Rename { name, new_parent, new_name, flags }
+        }
         op::STATFS => FuseOperation::Statfs,
-        op::FLUSH | op::FSYNC | op::FSYNCDIR => FuseOperation::Sync,
         op::INTERRUPT => FuseOperation::Interrupt { unique: body.u64()? },
         op::READLINK => FuseOperation::ReadLink,
         op::IOCTL => FuseOperation::Ioctl,
-        op::SETATTR
-        | op::SYMLINK
+        op::SYMLINK
         | op::MKNOD
-        | op::MKDIR
-        | op::UNLINK
-        | op::RMDIR
-        | op::RENAME
-        | op::RENAME2
         | op::LINK
-        | op::WRITE
         | op::SETXATTR
         | op::REMOVEXATTR
-        | op::CREATE
         | op::FALLOCATE
         | op::COPY_FILE_RANGE
         | op::COPY_FILE_RANGE_64
-        | op::TMPFILE => FuseOperation::Write,
+        | op::TMPFILE => FuseOperation::Refused,
         _ => FuseOperation::Unknown { opcode },
     })
 }
@@ -216,6 +291,28 @@ fn init(mut body: Fields<'_>) -> Option<InitRequest> {
         _ => body.u32().unwrap_or(0),
     };
     Some(InitRequest { major, minor, max_readahead, flags: u64::from(low) | u64::from(high) << 32 })
+}
+
+/// `struct fuse_setattr_in`. Access times are nobody's.
+fn changes(mut body: Fields<'_>) -> Option<AttributeChanges> {
+    let (valid, _padding, _handle, size) = (body.u32()?, body.u32()?, body.u64()?, body.u64()?);
+    let (_lock_owner, _accessed_s, modified_s, _changed_s) =
+        (body.u64()?, body.u64()?, body.u64()?, body.u64()?);
+    let (_accessed_ns, _modified_ns, _changed_ns) = (body.u32()?, body.u32()?, body.u32()?);
+    let (mode, _unused, uid, gid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+    let has = |bit: u32| valid & bit != 0;
+    let time = match () {
+        () if has(fattr::MTIME_NOW) => TimeChange::Now,
+        () if has(fattr::MTIME) => TimeChange::To(modified_s as i64),
+        () => TimeChange::None,
+    };
+    Some(AttributeChanges {
+        size: has(fattr::SIZE).then_some(size),
+        mode: has(fattr::MODE).then_some(mode & 0o7777),
+        uid: has(fattr::UID).then_some(uid),
+        gid: has(fattr::GID).then_some(gid),
+        time,
+    })
 }
 
 /// The pairs, as many as the count says.
@@ -255,6 +352,13 @@ impl<'a> Fields<'a> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_ne_bytes)
+    }
+
+    /// A name that ends with a NUL; what follows that is next.
+    fn next_name(&mut self) -> Option<&'a OsStr> {
+        let name = self.name()?;
+        self.0 = &self.0[name.len() + 1..];
+        Some(name)
     }
 
     /// A name that ends with a NUL.

@@ -18,7 +18,7 @@ use crate::device::{ConnectionEnd, Device, DeviceRead};
 use crate::dispatch::Dispatcher;
 use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
-use crate::init::{MAX_WRITE, Negotiated, SessionLimits, SessionParameters, negotiate};
+use crate::init::{Negotiated, SessionLimits, SessionParameters, negotiate};
 use crate::interrupts::Interrupts;
 use crate::options::Options;
 use crate::request::{FuseOperation, FuseRequest};
@@ -26,7 +26,7 @@ use crate::timings::Observer;
 use crate::{tuning, unmount};
 
 /// The kernel hands out requests only to a buffer with room for a header and a write.
-const BUFFER_BYTES: usize = MAX_WRITE as usize + 4096;
+const HEADER_BYTES: usize = 4096;
 /// At the end, threads that still wait for an origin get this long. Later they end by themselves.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -180,9 +180,10 @@ fn serve<F: Files>(
     };
     for at in 0..threads {
         let (dispatcher, unmounter) = (dispatcher.clone(), unmounter.clone());
+        let buffer_bytes = agreed.write_bytes as usize + HEADER_BYTES;
         let thread = std::thread::Builder::new()
             .name(format!("flatout-fuse-{at}"))
-            .spawn(move || read_requests(&dispatcher, unmounter))
+            .spawn(move || read_requests(&dispatcher, unmounter, buffer_bytes))
             .map_err(|error| local("cannot start a thread", error))?;
         session.threads.push(thread);
     }
@@ -195,6 +196,7 @@ fn first_request(connection: &FuseConnection, options: &Options) -> Result<Sessi
         max_background: options.max_background,
         read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
         pages_limit: tuning::pages_limit(),
+        writes: options.writes(),
         page_bytes: rustix::param::page_size() as u32,
     };
     let mut buffer = vec![0; abi::MIN_READ_BUFFER];
@@ -261,7 +263,11 @@ fn tune(
     }
 }
 
-fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> ConnectionEnd {
+fn read_requests<F: Files>(
+    dispatcher: &Dispatcher<F>,
+    unmounter: Unmounter,
+    buffer_bytes: usize,
+) -> ConnectionEnd {
     /// A thread that leaves for another reason than the end of the connection ends it for all.
     struct EndAll(Option<Unmounter>);
     impl Drop for EndAll {
@@ -272,7 +278,7 @@ fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> 
         }
     }
     let mut end_all = EndAll(Some(unmounter));
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut buffer = vec![0; buffer_bytes.max(abi::MIN_READ_BUFFER)];
     loop {
         match dispatcher.connection.device.next(&mut buffer) {
             DeviceRead::Request(bytes) => dispatcher.serve(&buffer[..bytes]),

@@ -19,7 +19,7 @@ pub struct Observer {
     pub timings: Arc<Timings>,
 }
 
-/// Operations that are timed. Requests that are refused at once, such as writes, are not.
+/// Operations that are timed. Requests that are refused at once are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     Lookup,
@@ -28,6 +28,11 @@ pub enum Timed {
     Read,
     /// One part of a folder.
     ReadFolder,
+    Write,
+    /// What was written is published: close and fsync.
+    Publish,
+    /// A name is made, removed or changed, or attributes are set.
+    Change,
 }
 
 /// Upper bounds of the buckets, from an answer from memory to one from a distant origin. The last bucket has
@@ -47,7 +52,7 @@ const ERRNOS: usize = 134;
 /// Shared by all threads.
 #[derive(Debug)]
 pub struct Timings {
-    operations: [Histogram; 5],
+    operations: [Histogram; Timed::ALL.len()],
     errors: [AtomicU64; ERRNOS],
 }
 
@@ -76,8 +81,16 @@ impl Default for Timings {
 
 impl Timed {
     /// All of them.
-    pub const ALL: [Timed; 5] =
-        [Timed::Lookup, Timed::Attributes, Timed::Open, Timed::Read, Timed::ReadFolder];
+    pub const ALL: [Timed; 8] = [
+        Timed::Lookup,
+        Timed::Attributes,
+        Timed::Open,
+        Timed::Read,
+        Timed::ReadFolder,
+        Timed::Write,
+        Timed::Publish,
+        Timed::Change,
+    ];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -87,6 +100,9 @@ impl Timed {
             Timed::Open => "open",
             Timed::Read => "read",
             Timed::ReadFolder => "read_folder",
+            Timed::Write => "write",
+            Timed::Publish => "publish",
+            Timed::Change => "change",
         }
     }
 }

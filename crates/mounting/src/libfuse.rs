@@ -4,7 +4,7 @@
 use crate::foreign::OptionMeaning::{Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask};
 use crate::foreign::ValueUnit::{PathStyle, Same, Seconds, Switch};
 use crate::foreign::{ForeignOption, row};
-use crate::ossfs::{DISK, FOUND, WRITING};
+use crate::ossfs::{DISK, FOUND, SENT, STORED};
 
 /// The options of one program.
 pub struct ProgramOptions {
@@ -21,7 +21,7 @@ const SPLICE: &str = "bytes go to the kernel from where they arrived";
 const THREADS: &str = "write fuse-threads=N for how many threads take requests";
 const AHEAD: &str = "write max-background=N for how many requests of reading ahead may wait";
 const LOCKS: &str = "locks are the kernel's own";
-const WRITES: &str = "is about writing, and a mount is read-only for now";
+const WRITES: &str = "what is written is sent at once, and published by close and fsync";
 const STACKED: &str = "there are no modules of libfuse here: leave it out";
 const CONNECTION: &str =
     "comes from who mounts: leave it out; /dev/fd/N as mount point takes over a connection";
@@ -204,32 +204,31 @@ const S3FS: &[ForeignOption] = &[
     row("ensure_diskfree", "0", Is(&["0"], DISK)),
     row("free_space_ratio", "10", Refused(DISK)),
     row("tmpdir", "/tmp", Refused(DISK)),
-    row("default_acl", "private", Refused(WRITING)),
-    row("acl", "private", Refused(WRITING)),
-    row("storage_class", "standard", Refused(WRITING)),
-    row("use_rrs", "", Refused(WRITING)),
-    row("use_sse", "", Refused(WRITING)),
+    row("default_acl", "private", Refused(STORED)),
+    row("acl", "private", Refused(STORED)),
+    row("storage_class", "standard", Refused(STORED)),
+    row("use_rrs", "", Refused(STORED)),
+    row("use_sse", "", Refused(STORED)),
     row("load_sse_c", "", Refused("objects under a key of the customer's cannot be read here")),
-    row("ahbe_conf", "", Refused(WRITING)),
-    row("mime", "", Refused(WRITING)),
-    row("multipart_size", "10", Refused(WRITING)),
-    row("multipart_copy_size", "512", Refused(WRITING)),
-    row("multipart_threshold", "25", Refused(WRITING)),
-    row("singlepart_copy_limit", "512", Refused(WRITING)),
-    row("max_dirty_data", "5120", Refused(WRITING)),
-    row("nomultipart", "", Refused(WRITING)),
-    row("nomixupload", "", Refused(WRITING)),
-    row("streamupload", "", Refused(WRITING)),
-    row("max_thread_count", "5", Refused(WRITING)),
-    row("enable_content_md5", "", Refused(WRITING)),
-    row("enable_unsigned_payload", "", Refused(WRITING)),
-    row("nocopyapi", "", Refused(WRITING)),
-    row("norenameapi", "", Refused(WRITING)),
-    row("update_parent_dir_stat", "", Refused(WRITING)),
+    row("ahbe_conf", "", Refused(STORED)),
+    row("mime", "", Refused(STORED)),
+    row("multipart_size", "10", Refused(SENT)),
+    row("multipart_copy_size", "512", Refused(SENT)),
+    row("multipart_threshold", "25", Refused(SENT)),
+    row("singlepart_copy_limit", "512", Refused(SENT)),
+    row("max_dirty_data", "5120", Refused(SENT)),
+    row("nomultipart", "", Refused(SENT)),
+    row("nomixupload", "", Refused(SENT)),
+    row("streamupload", "", Refused(SENT)),
+    row("max_thread_count", "5", Refused(SENT)),
+    row("enable_content_md5", "", Refused(SENT)),
+    row("enable_unsigned_payload", "", Refused(SENT)),
+    row("nocopyapi", "", Refused(SENT)),
+    row("norenameapi", "", Refused(SENT)),
+    row("update_parent_dir_stat", "", Refused(SENT)),
 ];
 
 const MOUNTPOINT: &[ForeignOption] = &[
-    row("read-only", "", Named("ro")),
     row("prefix", "", Refused("the prefix is part of the source: write s3://BUCKET/PREFIX")),
     row("metadata-ttl", "1", Knob("attribute-lifetime", Seconds)),
     row("negative-metadata-ttl", "1", Knob("negative-lifetime", Seconds)),
@@ -264,13 +263,21 @@ const MOUNTPOINT: &[ForeignOption] = &[
     row("no-log", "", Refused("write log=/dev/null")),
     row("debug-crt", "", Idle(LOG)),
     row("log-metrics", "", Refused("write metrics=PORT for numbers, or look with `flatout top`")),
-    row("allow-delete", "", Refused(WRITING)),
-    row("allow-overwrite", "", Refused(WRITING)),
-    row("incremental-upload", "", Refused(WRITING)),
-    row("write-part-size", "8388608", Refused(WRITING)),
-    row("upload-checksums", "crc32c", Refused(WRITING)),
-    row("sse", "", Refused(WRITING)),
-    row("sse-kms-key-id", "", Refused(WRITING)),
+    row(
+        "allow-delete",
+        "",
+        Idle("files can be removed and replaced: write read-only where they must not be"),
+    ),
+    row(
+        "allow-overwrite",
+        "",
+        Idle("files can be removed and replaced: write read-only where they must not be"),
+    ),
+    row("incremental-upload", "", Refused(SENT)),
+    row("write-part-size", "8388608", Refused(SENT)),
+    row("upload-checksums", "crc32c", Refused(SENT)),
+    row("sse", "", Refused(STORED)),
+    row("sse-kms-key-id", "", Refused(STORED)),
 ];
 
 const GOOFYS: &[ForeignOption] = &[
@@ -280,7 +287,7 @@ const GOOFYS: &[ForeignOption] = &[
     row("subdomain", "", Sets("addressing", "virtual")),
     row("cheap", "", Idle("a listing is asked for rather than many names")),
     row("no-implicit-dir", "", Refused("folders are what listings show: leave it out")),
-    row("use-content-type", "", Refused(WRITING)),
+    row("use-content-type", "", Refused(STORED)),
     row("debug_fuse", "", Idle(LOG)),
     row("debug_s3", "", Idle(LOG)),
 ];

@@ -286,10 +286,12 @@ impl MountOptions {
             ReadOnly if matches!(value, Some("false" | "0")) => {
                 return self.word("rw", Writable, None, false);
             }
-            ReadOnly if matches!(value, None | Some("true" | "1")) => {}
+            ReadOnly if matches!(value, None | Some("true" | "1")) => {
+                self.knobs.push(("read-only", "true".into()));
+            }
             ReadOnly => return Err(refused(name, "takes no value: write ro alone")),
             Writable if is_read_only => {}
-            Writable => self.notes.push("rw: mounted read-only: writing is not there yet".into()),
+            Writable => self.knobs.push(("read-only", "false".into())),
             Permissions => self.no_permissions = !on(name, value)?,
             Foreground => self.foreground = on(name, value)?,
             Nonempty => self.nonempty = on(name, value)?,

@@ -19,21 +19,32 @@ fn check_refused(list: &str, says: &[&str]) {
 #[test]
 fn what_mount_8_passes_is_taken() {
     let words = "ro,nofail,noauto,auto,_netdev,user,defaults,x-systemd.automount,x-gvfs-name=a b,comment=c";
-    assert_eq!(taken(words), MountOptions::default());
+    let read_only = MountOptions { knobs: vec![("read-only", "true".into())], ..MountOptions::default() };
+    assert_eq!(taken(words), read_only);
     assert_eq!(taken("noatime,nosuid,nodev,noexec").system, ["noatime", "nosuid", "nodev", "noexec"]);
     let flags = taken("default_permissions,foreground,nonempty,allow_other");
     assert!(!flags.no_permissions && flags.foreground && flags.nonempty);
     assert!(taken("default_permissions=false").no_permissions);
     assert_eq!(flags.knobs, [("allow-other", "true".to_owned())]);
     assert_eq!(taken(""), MountOptions::default());
-    assert_eq!(taken(",,ro,"), MountOptions::default());
+    assert_eq!(taken(",,ro,"), read_only);
 }
 
 #[test]
-fn rw_is_taken_with_one_honest_line() {
-    assert_eq!(taken("rw").notes.len(), 1);
-    assert!(taken("rw").notes[0].contains("read-only"));
-    assert!(taken("rw,ro").notes.is_empty());
+fn a_mount_is_written_to_unless_it_says_otherwise() {
+    let read_only = |list: &str| {
+        let mut settings = Settings::default();
+        for (name, value) in taken(list).knobs {
+            settings.set(name, &value).unwrap();
+        }
+        settings.mount.read_only
+    };
+    let table =
+        [("", false), ("rw", false), ("ro", true), ("rw,ro", true), ("ro,rw", true), ("read-only", true)];
+    for (list, expected) in table {
+        assert_eq!(read_only(list), expected, "{list}");
+    }
+    assert!(!read_only("ro=false"));
 }
 
 #[test]
@@ -56,7 +67,7 @@ fn every_knob_is_an_option() {
 
 #[test]
 fn quotes_keep_commas() {
-    let quoted = taken(r#"resolve="a:10.0.0.1,10.0.0.2",ro"#);
+    let quoted = taken(r#"resolve="a:10.0.0.1,10.0.0.2",nofail"#);
     assert_eq!(quoted.knobs, [("resolve", "a:10.0.0.1,10.0.0.2".to_owned())]);
 }
 
@@ -102,7 +113,7 @@ fn words_take_no_value() {
     check_refused("rw=1", &["-o rw=1: rw takes no value: write rw alone"]);
     check_refused("nosuid=false", &["nosuid takes no value"]);
     check_refused("_netdev=x", &["_netdev takes no value"]);
-    assert_eq!(taken("ro=true,user=me,x-a=b,comment=c,uhelper=udisks2"), MountOptions::default());
+    assert_eq!(taken("ro=true,user=me,x-a=b,comment=c,uhelper=udisks2"), taken("ro"));
     assert_eq!(taken("ro=false"), taken("rw"));
 }
 
@@ -134,7 +145,7 @@ fn what_holds_anyway_may_be_stated() {
                   enable_appendable_object=False,set_mime_for_rename_dst=0,ram_role=,temp_dir=,oss_bucket_prefix=";
     assert_eq!(taken(stated), MountOptions::default());
     check_refused("d", &["-o d: ", "log=FILE"]);
-    check_refused("ignore_fsync=false", &["read-only for now"]);
+    check_refused("sync_upload=false", &["close publishes"]);
     check_refused("memory_data_cache_size=1", &["memory=SIZE"]);
     check_refused("fuse_device_fd=7", &["/dev/fd/N"]);
     check_refused("ram_role", &["role of the machine"]);
@@ -147,7 +158,7 @@ fn names_of_ossfs_that_mean_nothing_are_refused_by_name() {
     let secret =
         MountOptions::parse(&["oss_access_key_secret=hunter2hunter2".into()], false).unwrap_err().to_string();
     assert!(!secret.contains("hunter2"), "{secret}");
-    check_refused("upload_concurrency=64", &["upload_concurrency", "read-only for now"]);
+    check_refused("upload_concurrency=64", &["upload_concurrency", "parallel=N"]);
     check_refused("disk_data_cache_dir=/x", &["disk_data_cache_dir", "no cache on disk"]);
     check_refused("oss_bucket=models", &["oss_bucket", "oss://BUCKET"]);
     check_refused("readdirplus=false", &["readdirplus", "listing"]);
@@ -237,7 +248,7 @@ fn what_would_be_missed_is_refused_by_name() {
     check_refused("use_cache=/tmp/x", &["no cache on disk"]);
     check_refused("passwd_file=/etc/passwd-s3fs", &["-o passwd_file: keys come from", "profile=NAME"]);
     check_refused("endpoint=eu-west-1", &["region=NAME", "endpoint-url=URL"]);
-    check_refused("allow-delete", &["read-only for now"]);
+    check_refused("storage_class=standard_ia", &["as their bucket says"]);
     check_refused("fd=5", &["/dev/fd/N"]);
     check_refused("kernel_cahce", &["is no option", "did you mean 'kernel_cache'?"]);
     check_refused("fmaks=022", &["'fmask'"]);

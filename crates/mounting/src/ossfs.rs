@@ -5,7 +5,12 @@ use crate::foreign::OptionMeaning::{Is, Knob, MetricsPort, Refused, Same as Name
 use crate::foreign::ValueUnit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
 use crate::foreign::{ForeignOption, row};
 
-pub const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
+pub const STORED: &str = "objects are stored as their bucket says: leave it out";
+pub const SENT: &str =
+    "how parts are sent follows the link: leave it out, or write part-size=SIZE, parallel=N";
+const RENAMES: &str = "mv copies what is not renamed: write rename-limit=N to rename folders of N objects";
+const APPENDABLE: &str = "new objects are no appendable ones: leave it out";
+const STAGING: &str = "files are written from their start to their end: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";
 pub const FOUND: &str =
     "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
@@ -30,17 +35,25 @@ pub const ROWS: &[ForeignOption] = &[
         "true",
         Is(&["true", "1", "yes", "auto"], "a folder is read with what its listing tells: leave it out"),
     ),
-    row("ignore_fsync", "true", Is(&["true", "1"], WRITING)),
+    row(
+        "ignore_fsync",
+        "true",
+        Is(&["true", "1", "false", "0"], "fsync publishes what was written: leave it out"),
+    ),
     row("enable_symlink", "false", Is(&["false", "0"], "there are no links yet: leave it out")),
     row("enable_xattr", "false", Is(&["false", "0"], HDFS)),
     row("hdfs_set_owner_on_create", "false", Is(&["false", "0"], HDFS)),
     row("oss_hdfs_client_options", "", Refused(HDFS)),
     row("seq_read_detect_count", "3", Refused(FOUND)),
-    row("allow_rename_dir", "true", Refused(WRITING)),
-    row("rename_dir_limit", "2000000", Refused(WRITING)),
-    row("rename_dir_concurrency", "128", Refused(WRITING)),
-    row("allow_mark_dir_stale_recursively", "false", Is(&["false", "0"], WRITING)),
-    row("sync_upload", "true", Refused(WRITING)),
+    row("allow_rename_dir", "true", Is(&["true", "1", "false", "0"], RENAMES)),
+    row("rename_dir_limit", "2000000", Knob("rename-limit", Same)),
+    row("rename_dir_concurrency", "128", Refused(SENT)),
+    row(
+        "allow_mark_dir_stale_recursively",
+        "false",
+        Is(&["false", "0"], "what is below a renamed folder is known anew: leave it out"),
+    ),
+    row("sync_upload", "true", Is(&["true", "1"], "close publishes what was written: leave it out")),
     row(
         "fuse_device_fd",
         "-1",
@@ -50,7 +63,11 @@ pub const ROWS: &[ForeignOption] = &[
     row("oss_region", "", Knob("oss-region", Same)),
     row("oss_bucket", "", Refused("the bucket is the source: write oss://BUCKET")),
     row("oss_bucket_prefix", "", Refused("the prefix is part of the source: write oss://BUCKET/PREFIX")),
-    row("auto_create_bucket", "false", Is(&["false", "0"], WRITING)),
+    row(
+        "auto_create_bucket",
+        "false",
+        Is(&["false", "0"], "make the bucket before: `flatout mb oss://BUCKET`"),
+    ),
     row("agentic_bucket", "", Refused("the bucket is the source: write oss://BUCKET")),
     row("path_style", "false", Knob("addressing", PathStyle)),
     row(
@@ -116,18 +133,18 @@ pub const ROWS: &[ForeignOption] = &[
     row("prefetch_chunk_size", "8388608", Refused(FOUND)),
     row("prefetch_chunks", "0", Is(&["0"], FOUND)),
     row("min_reserved_buffer_size_per_file", "1048576", Refused(FOUND)),
-    row("upload_buffer_size", "8388608", Refused(WRITING)),
-    row("upload_concurrency", "64", Refused(WRITING)),
-    row("upload_copy_concurrency", "64", Refused(WRITING)),
-    row("enable_appendable_object", "false", Is(&["false", "0"], WRITING)),
-    row("appendable_object_autoswitch_threshold", "0", Is(&["0"], WRITING)),
-    row("enable_crc64", "true", Refused(WRITING)),
-    row("temp_dir", "", Refused(WRITING)),
-    row("random_write_chunk_size", "2097152", Refused(WRITING)),
-    row("random_write_max_file_size", "107374182400", Refused(WRITING)),
-    row("temp_dir_free_bytes", "1073741824", Refused(WRITING)),
-    row("temp_dir_free_percent", "0", Refused(WRITING)),
-    row("set_mime_for_rename_dst", "false", Is(&["false", "0"], WRITING)),
+    row("upload_buffer_size", "8388608", Knob("part-size", Bytes)),
+    row("upload_concurrency", "64", Refused(SENT)),
+    row("upload_copy_concurrency", "64", Refused(SENT)),
+    row("enable_appendable_object", "false", Is(&["false", "0"], APPENDABLE)),
+    row("appendable_object_autoswitch_threshold", "0", Is(&["0"], APPENDABLE)),
+    row("enable_crc64", "true", Is(&["true", "1"], "what is sent is verified: write no-verify not to")),
+    row("temp_dir", "", Refused(STAGING)),
+    row("random_write_chunk_size", "2097152", Refused(STAGING)),
+    row("random_write_max_file_size", "107374182400", Refused(STAGING)),
+    row("temp_dir_free_bytes", "1073741824", Refused(STAGING)),
+    row("temp_dir_free_percent", "0", Refused(STAGING)),
+    row("set_mime_for_rename_dst", "false", Is(&["false", "0"], STORED)),
     row("total_mem_limit", "0", Knob("memory", Bytes)),
     row("total_rw_mem_ratio", "0.6", Refused("one memory=SIZE is for everything: leave it out")),
     row(

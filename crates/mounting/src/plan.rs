@@ -36,11 +36,12 @@ impl MountPlan {
         options: &MountOptions,
     ) -> Result<MountPlan, Error> {
         let nonempty = options.nonempty.then(|| "nonempty".to_owned());
+        let read_only = settings.mount.read_only.then(|| "ro".to_owned());
         Ok(MountPlan {
             source,
             mount_point: MountPoint::look(mount_point, options.nonempty)?.path().to_owned(),
             settings,
-            system: options.system.iter().cloned().chain(nonempty).collect(),
+            system: options.system.iter().cloned().chain(nonempty).chain(read_only).collect(),
             default_permissions: !options.no_permissions,
         })
     }

@@ -16,6 +16,9 @@ use crate::plan::MountPlan;
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
 
+/// Of the memory, what files that are kept whole until they are closed may take.
+const SHARE_OF_BUFFERS: u64 = 4;
+
 /// How far the kernel reads ahead by default.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 
@@ -75,6 +78,10 @@ fn config(plan: &MountPlan) -> Config {
         negative_lifetime: Duration::from_millis(mount.negative_lifetime_ms),
         close_to_open: mount.close_to_open,
         direct_bytes: mount.direct_bytes,
+        ignore_attributes: mount.attributes == "ignore",
+        folder_markers: mount.folder_markers,
+        rename_most: mount.rename_limit,
+        buffers_bytes: plan.settings.memory_bytes / SHARE_OF_BUFFERS,
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use flatout_mount::{Observer, Options, UnservedMount};
 use flatout_tree::{
-    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
-    Statfs,
+    AttributeChanges, AttributeSource, Attributes, Caller, Cancel, FileKind, Files, FolderEntry, FsError,
+    Node, OpenMode, OpenedFile, Slices, Statfs, WriteMoment,
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
@@ -53,9 +53,13 @@ const HEADER: usize = 40;
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
+const MKDIR: u32 = 9;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
+const WRITE: u32 = 16;
 const STATFS: u32 = 17;
+const CREATE: u32 = 35;
 const OPENDIR: u32 = 27;
 const READDIR: u32 = 28;
 const READDIRPLUS: u32 = 44;
@@ -101,8 +105,10 @@ fn ask(kernel: &OwnedFd, request: &[u8]) -> Option<(i32, Vec<u8>)> {
         let asked = word(HEADER + 16).unwrap_or(0) as usize;
         let well = match opcode {
             // An entry without an inode is a missing name.
-            LOOKUP => body.len() == 128,
-            GETATTR => body.len() == 104,
+            LOOKUP | MKDIR => body.len() == 128,
+            CREATE => body.len() == 144,
+            WRITE => body.len() == 8 && body[..4] == word(HEADER + 16).unwrap_or(0).to_ne_bytes(),
+            GETATTR | SETATTR => body.len() == 104,
             OPEN | OPENDIR => body.len() == 16,
             STATFS => body.len() == 80,
             READ => body.len() <= asked,
@@ -196,7 +202,101 @@ impl Made {
     }
 }
 
+impl Made {
+    fn opened(node: u64, mode: OpenMode) -> Result<OpenedFile, FsError> {
+        Ok(OpenedFile {
+            handle: node,
+            direct: mode.direct,
+            keep_cache: true,
+            has_changed: node.is_multiple_of(2),
+            is_written: mode.writes,
+        })
+    }
+
+    /// No errno that the kernel would take is among them.
+    fn done(number: u64) -> Result<(), FsError> {
+        if number.is_multiple_of(2) { Ok(()) } else { Err(FsError::of(number as i32)) }
+    }
+}
+
 impl Files for Made {
+    fn create(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        _exclusive: bool,
+        mode: OpenMode,
+        _caller: Caller,
+    ) -> Result<(Node, OpenedFile), FsError> {
+        Ok((Made::found(name)?, Made::opened(parent, mode)?))
+    }
+
+    fn write_known(
+        &self,
+        handle: u64,
+        at: u64,
+        _bytes: &[u8],
+        _caller: Caller,
+    ) -> Option<Result<(), FsError>> {
+        (!handle.is_multiple_of(3)).then(|| Made::done(at))
+    }
+
+    fn write(
+        &self,
+        handle: u64,
+        at: u64,
+        _bytes: &[u8],
+        _caller: Caller,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        match goes_on(WriteMoment::Wait) && (handle.is_multiple_of(5) || goes_on(WriteMoment::Take)) {
+            true => Made::done(at),
+            false => Err(FsError::of(4)),
+        }
+    }
+
+    fn flush(&self, handle: u64, _caller: Caller) -> Result<(), FsError> {
+        Made::done(handle)
+    }
+
+    fn sync(&self, handle: u64) -> Result<(), FsError> {
+        Made::done(handle)
+    }
+
+    fn is_written(&self, handle: u64, _at: u64, _bytes: usize) -> bool {
+        handle.is_multiple_of(7)
+    }
+
+    fn read_written(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
+        Made::done(handle)?;
+        Ok(vec![at as u8; bytes.saturating_add(at as usize % 10).min(MOST)])
+    }
+
+    fn change_attributes(&self, node: u64, changes: AttributeChanges) -> Result<Node, FsError> {
+        Made::done(changes.size.unwrap_or(0))?;
+        Ok(Made::known(node))
+    }
+
+    fn remove_file(&self, parent: u64, _name: &OsStr) -> Result<(), FsError> {
+        Made::done(parent)
+    }
+
+    fn make_folder(&self, _parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        Made::found(name)
+    }
+
+    fn remove_folder(&self, parent: u64, _name: &OsStr) -> Result<(), FsError> {
+        Made::done(parent)
+    }
+
+    fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), _exclusive: bool) -> Result<(), FsError> {
+        Made::done(from.0 ^ to.0)
+    }
+
+    fn release_waits(&self, handle: u64) -> bool {
+        handle.is_multiple_of(3)
+    }
+
     fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Node, FsError> {
         Made::found(name)
     }
@@ -242,12 +342,12 @@ impl Files for Made {
 
     fn release_folder(&self, _handle: u64) {}
 
-    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
-        Ok(OpenedFile { handle: node, direct, keep_cache: true, has_changed: node.is_multiple_of(2) })
+    fn open(&self, node: u64, mode: OpenMode, _caller: Caller) -> Result<OpenedFile, FsError> {
+        Made::opened(node, mode)
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
-        (!node.is_multiple_of(3)).then(|| self.open(node, direct))
+    fn open_known(&self, node: u64, mode: OpenMode) -> Option<Result<OpenedFile, FsError>> {
+        (!node.is_multiple_of(3)).then(|| Made::opened(node, mode))
     }
 
     fn read(
@@ -267,7 +367,9 @@ impl Files for Made {
         handle.is_multiple_of(2).then(|| Box::new(|| {}) as Cancel)
     }
 
-    fn release(&self, _handle: u64) {}
+    fn release(&self, handle: u64) -> Result<(), FsError> {
+        Made::done(handle)
+    }
 
     fn statfs(&self) -> Statfs {
         Statfs { block_bytes: 0, blocks: 0, files: 0, name_bytes_max: 0 }

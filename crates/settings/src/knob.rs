@@ -263,12 +263,28 @@ knobs! {
         gid: Option<u32> = "gid", Count { min: 0, max: 4_294_967_294 }, "auto",
             "Which group the files and folders belong to; auto: that of who mounts";
 
+        read_only: bool = "read-only", Switch, "false",
+            "Refuse whatever would write";
+
+        folder_markers: bool = "folder-markers", Switch, "false",
+            "Make an object NAME/ for each folder that is made, so that others see it while it is empty";
+
+        /// Objects of a folder.
+        rename_limit: u64 = "rename-limit", Count { min: 0, max: 10_000_000 }, "0",
+            "Rename a folder of up to so many objects, each of which is copied and deleted; mv(1) moves a larger \
+             one file by file";
+
+        /// `refuse` or `ignore`.
+        attributes: String = "attributes", Choice(&["refuse", "ignore"]), "refuse",
+            "What becomes of modes, owners and times that programs set, which no object has: refuse says so, \
+             ignore says that it is done and does nothing";
+
         /// Permission bits.
-        file_mode: u32 = "file-mode", Mode, "0444",
+        file_mode: u32 = "file-mode", Mode, "0644",
             "Permission bits of files, in octal";
 
         /// Permission bits.
-        folder_mode: u32 = "dir-mode", Mode, "0555",
+        folder_mode: u32 = "dir-mode", Mode, "0755",
             "Permission bits of folders, in octal";
 
         allow_other: bool = "allow-other", Switch, "false",

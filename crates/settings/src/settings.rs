@@ -88,7 +88,7 @@ mod tests {
         assert_eq!((mount.attribute_lifetime_ms, mount.negative_lifetime_ms), (60_000, 5_000));
         assert_eq!((mount.read_ahead_bytes, mount.direct_bytes), (4 << 20, None));
         assert_eq!((mount.threads, mount.max_background), (None, 128));
-        assert_eq!((mount.uid, mount.gid, mount.file_mode, mount.folder_mode), (None, None, 0o444, 0o555));
+        assert_eq!((mount.uid, mount.gid, mount.file_mode, mount.folder_mode), (None, None, 0o644, 0o755));
         assert_eq!((mount.close_to_open, mount.allow_other), (false, false));
     }
 

@@ -80,8 +80,8 @@ impl<S: ObjectStore> ListAhead<S> {
     fn list(self: &Arc<Self>, ino: u64) {
         let names = &self.names;
         let location = names.location_of(&names.table(), ino);
-        let listing =
-            location.and_then(|location| names.listing_of(ino, &location, names.lifetimes.attributes_ms));
+        let listing = location
+            .and_then(|location| names.current_listing_of(ino, &location, names.lifetimes.attributes_ms));
         let Ok(listing) = listing else { return };
         if listing.answers() == 0 {
             names.counters.listed_ahead.count();

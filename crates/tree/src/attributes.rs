@@ -56,6 +56,8 @@ pub enum AttributeSource {
     Head,
     /// No answer of its own: a folder exists because keys lie under it, the root because it was mounted.
     Implied,
+    /// This mount has written it, or is about to.
+    Written,
 }
 
 /// One entry of a folder.
@@ -65,6 +67,68 @@ pub struct FolderEntry<'a> {
     pub name: &'a OsStr,
     /// The offset of the next entry.
     pub next: u64,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    pub reads: bool,
+    pub writes: bool,
+    /// `O_TRUNC`: what is there is replaced.
+    pub truncates: bool,
+    /// `O_DIRECT`
+    pub direct: bool,
+}
+
+impl OpenMode {
+    /// To be read.
+    pub fn read(direct: bool) -> OpenMode {
+        OpenMode { reads: true, direct, ..OpenMode::default() }
+    }
+
+    /// Whether the file may be another one afterwards.
+    pub fn changes(self) -> bool {
+        self.writes || self.truncates
+    }
+}
+
+/// Who calls: a thread, and a way to look at its process.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    /// Its number; 0 if it is not known.
+    pub thread: u32,
+    pub look: fn(u32) -> Process,
+}
+
+/// A process, as a look at one of its threads tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its number; 0 if it is not known.
+    pub id: u32,
+    /// A signal has ended it, and it is on its way out.
+    pub is_killed: bool,
+}
+
+/// What setattr(2) and its kin are to change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttributeChanges {
+    pub size: Option<u64>,
+    /// Permission bits, without the type.
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub time: TimeChange,
+}
+
+/// What the time of the last change is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeChange {
+    /// As it is.
+    #[default]
+    None,
+    Now,
+    /// In seconds since 1970.
+    To(i64),
 }
 
 /// An open file.
@@ -79,6 +143,8 @@ pub struct OpenedFile {
     /// It must be told to ask for them again (`FUSE_NOTIFY_INVAL_INODE` with a negative offset) before the
     /// open is answered.
     pub has_changed: bool,
+    /// It is written, or reads what is written: closing it has to be told.
+    pub is_written: bool,
 }
 
 /// The answer to statfs(2). A bucket has no size; the numbers are large, so that no program refuses to write

@@ -1,17 +1,26 @@
 //! The engine's client as a store.
 
-use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Reader};
+use std::sync::Arc;
+
+use flatout_engine::{
+    Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader, Report, ServerCopy,
+    Source, StreamUploader, Transfer, UploadEnded, upload_stream,
+};
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::files::{Cancel, Slices};
-use crate::store::{Head, ListingPages, MemoryAccount, ObjectStore, VersionReader};
+use crate::files::{Cancel, Slices, WriteMoment};
+use crate::store::{
+    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, VersionReader,
+};
 
 impl ObjectStore for Client {
     type VersionReader = Reader;
     type MemoryAccount = MemoryCharge;
+    type Upload = ClientUpload;
 
     fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error> {
         let listing = Client::list(self, under, false)?;
@@ -19,6 +28,44 @@ impl ObjectStore for Client {
             Some(most) => listing.in_pages_of(most),
             None => listing,
         }))
+    }
+
+    fn list_deep(&self, under: &Location) -> Result<Box<dyn ListingPages>, Error> {
+        Ok(Box::new(Client::list(self, under, true)?))
+    }
+
+    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error> {
+        let put = Put::new(to.clone(), Source::Memory(Arc::new(SharedBytes(bytes)))).on_condition(condition);
+        Ok(stored(&Client::put(self, put)?.wait()?))
+    }
+
+    fn upload(
+        &self,
+        to: &Location,
+        condition: Condition,
+        continues: Option<Object>,
+    ) -> Result<ClientUpload, Error> {
+        let (uploader, source) = upload_stream();
+        let mut put = Put::new(to.clone(), Source::Stream(source)).on_condition(condition);
+        if let Some(object) = continues {
+            put = put.continuing(object);
+        }
+        Ok(ClientUpload { uploader, transfer: Client::put(self, put)? })
+    }
+
+    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
+        let copy = ServerCopy::new(from.clone(), to.clone()).on_condition(condition);
+        let report = Client::copy(self, copy)?.wait()?;
+        let source = report.stat.as_ref().and_then(|stat| stat.version.etag.as_deref());
+        Ok(Copied { from_etag: source.map(|etag| quoted(etag).into_owned()), stored: stored(&report) })
+    }
+
+    fn delete(&self, object: &Location) -> Result<(), Error> {
+        Client::delete(self, object, None)
+    }
+
+    fn delete_version(&self, object: &Location, etag: &str) -> Result<(), Error> {
+        self.delete_if_match(object, etag)
     }
 
     fn head(&self, object: &Location) -> Result<Head, Error> {
@@ -45,6 +92,51 @@ impl ObjectStore for Client {
     fn unix_s(&self) -> i64 {
         clock_gettime(ClockId::Realtime).tv_sec
     }
+}
+
+/// An upload of a stream.
+pub struct ClientUpload {
+    // Dropped first: an upload whose writer is gone ends at once.
+    uploader: StreamUploader,
+    transfer: Transfer,
+}
+
+impl ObjectUpload for ClientUpload {
+    fn write(
+        &mut self,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, UploadEnded> {
+        let has_room = self.uploader.reserve(bytes.len(), || goes_on(WriteMoment::Wait))?;
+        if !has_room || !goes_on(WriteMoment::Take) {
+            return Ok(false);
+        }
+        self.uploader.write(bytes)?;
+        Ok(true)
+    }
+
+    fn finish(self) -> Result<Stored, Error> {
+        self.uploader.finish();
+        Ok(stored(&self.transfer.wait()?))
+    }
+}
+
+/// `Source::Memory` takes what is shared as bytes.
+struct SharedBytes(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The answer to a write rarely has a time: that of now is close.
+fn stored(report: &Report) -> Stored {
+    let version = &report.version;
+    let told_s = version.last_modified.as_deref().and_then(time::parse_http);
+    let modified_s = told_s.map_or_else(|| clock_gettime(ClockId::Realtime).tv_sec, |told_s| told_s as i64);
+    let etag = version.etag.as_deref().map(|etag| quoted(etag).into_owned());
+    Stored { size: version.size.unwrap_or(report.bytes), etag, modified_s }
 }
 
 fn head_of(version: flatout_engine::Version) -> Head {

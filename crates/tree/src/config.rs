@@ -18,6 +18,14 @@ pub struct Config {
     pub close_to_open: bool,
     /// Files of at least this size are opened for direct I/O.
     pub direct_bytes: Option<u64>,
+    /// What asks for other modes, owners or times is told that it is done, and nothing is.
+    pub ignore_attributes: bool,
+    /// A folder that is made has an object of its own.
+    pub folder_markers: bool,
+    /// A folder of so many objects can be renamed.
+    pub rename_most: u64,
+    /// What files that are kept whole until they are closed may take together, in bytes.
+    pub buffers_bytes: u64,
 }
 
 impl Default for Config {
@@ -32,6 +40,10 @@ impl Default for Config {
             negative_lifetime: Duration::ZERO,
             close_to_open: false,
             direct_bytes: None,
+            ignore_attributes: false,
+            folder_markers: false,
+            rename_most: 0,
+            buffers_bytes: 64 << 20,
         }
     }
 }

@@ -3,18 +3,27 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use crate::attributes::{FolderEntry, Node, OpenedFile, Statfs};
+use crate::attributes::{AttributeChanges, Caller, FolderEntry, Node, OpenMode, OpenedFile, Statfs};
 use crate::fs_error::FsError;
 
 /// Bytes that were read, where they landed.
 pub type Slices<'a, 'b> = &'a mut dyn Iterator<Item = &'b [u8]>;
+
+/// What [`Files::write`] asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMoment {
+    /// It is about to wait: may it?
+    Wait,
+    /// It is about to take the bytes: nothing can be given up any more if that is answered with yes.
+    Take,
+}
 
 /// Cancels a read. Where the read was answered meanwhile, nothing happens.
 pub type Cancel = Box<dyn FnOnce() + Send>;
 
 /// Files and folders. A call named `…_known` answers from memory, or with `None` where the origin has to be
 /// asked; it does not wait. Inodes and handles are FUSE's: a lookup is undone by `forget`, an open by
-/// `release`.
+/// `release`. What writes has defaults, those of files that can only be read.
 pub trait Files: Send + Sync + 'static {
     /// Looks `name` up in a folder, and counts one lookup of its inode.
     ///
@@ -64,16 +73,146 @@ pub trait Files: Send + Sync + 'static {
     /// Does not wait.
     fn release_folder(&self, handle: u64);
 
-    /// Opens the version of a file that is known; with close-to-open, the version that the origin has now.
-    /// `direct`: the caller passed `O_DIRECT`.
+    /// Opens a file. To be read, it is opened at the version that is known; with close-to-open, at the
+    /// version that the origin has now. A file that is being written is opened as it is.
     ///
     /// # Errors
     /// `EISDIR`, `ENOENT`, the origin's refusal; `ESTALE` where another version was opened by this inode
     /// before. On `ESTALE` the kernel looks the name up again, once, and opens the inode of the new version:
     /// a node has one content, as it has one page cache.
-    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError>;
+    fn open(&self, node: u64, mode: OpenMode, caller: Caller) -> Result<OpenedFile, FsError>;
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>>;
+    /// As [`Files::open`], of a file that is to be read.
+    fn open_known(&self, node: u64, mode: OpenMode) -> Option<Result<OpenedFile, FsError>>;
+
+    /// Makes a file, opens it, and counts one lookup of its inode. Others see it once it is published, by
+    /// `flush` or `sync`. With `exclusive` it must not be there, neither now nor when it is published.
+    ///
+    /// # Errors
+    /// `EEXIST`; `EINVAL` for a name that no key can have; as [`Files::lookup`].
+    fn create(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        exclusive: bool,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<(Node, OpenedFile), FsError> {
+        let _ = (parent, name, exclusive, mode, caller);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// Writes all of `bytes` at the end of a file if that waits for nothing, else `None`.
+    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+        let _ = (handle, at, bytes, caller);
+        Some(Err(FsError::of(libc::EROFS)))
+    }
+
+    /// Writes all of `bytes` at the end of a file. It waits while they come faster than they are sent. It
+    /// writes nothing once `goes_on` says no.
+    ///
+    /// # Errors
+    /// `EBADF`; `EOPNOTSUPP` elsewhere than at the end; what the upload failed with; `EINTR`.
+    fn write(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        let _ = (handle, at, bytes, caller, goes_on);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// A descriptor of the file is closed: what its process has written is published. A process that did not
+    /// write publishes nothing, and neither does one that was killed while it wrote a new file.
+    ///
+    /// # Errors
+    /// Why it could not be published.
+    fn flush(&self, handle: u64, caller: Caller) -> Result<(), FsError> {
+        let _ = (handle, caller);
+        Ok(())
+    }
+
+    /// As [`Files::flush`], where there is nothing to publish. It must be called before the handle's release
+    /// is: a killed process does not wait for the answer.
+    fn flush_known(&self, handle: u64, caller: Caller) -> Option<Result<(), FsError>> {
+        let _ = (handle, caller);
+        None
+    }
+
+    /// Publishes what was written.
+    ///
+    /// # Errors
+    /// Why it could not be published.
+    fn sync(&self, handle: u64) -> Result<(), FsError> {
+        let _ = handle;
+        Ok(())
+    }
+
+    /// Whether a read of this handle has to be asked of the file's writer, by [`Files::read_written`].
+    fn is_written(&self, handle: u64, at: u64, bytes: usize) -> bool {
+        let _ = (handle, at, bytes);
+        false
+    }
+
+    /// Reads from a file that is being written.
+    ///
+    /// # Errors
+    /// `EBUSY` for what is neither in memory nor published, unless the handle writes itself: then it is
+    /// published first.
+    fn read_written(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
+        let _ = (handle, at, bytes);
+        Err(FsError::of(libc::EBADF))
+    }
+
+    /// Changes attributes. A file can be cut to nothing; modes, owners and times stay as they are, and what
+    /// asks for others is refused unless the settings say to ignore it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, the origin's refusal.
+    fn change_attributes(&self, node: u64, changes: AttributeChanges) -> Result<Node, FsError> {
+        let _ = (node, changes);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// Deletes a file.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, the origin's refusal.
+    fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        let _ = (parent, name);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// Makes a folder, and counts one lookup of its inode.
+    ///
+    /// # Errors
+    /// `EEXIST`, the origin's refusal.
+    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        let _ = (parent, name);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// Deletes an empty folder.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, the origin's refusal.
+    fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        let _ = (parent, name);
+        Err(FsError::of(libc::EROFS))
+    }
+
+    /// Gives a file or folder another name. With `exclusive` nothing may have it.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`; `EINVAL` into itself; `EXDEV` for a folder of
+    /// more objects than may be renamed, which mv(1) then copies; the origin's refusal.
+    fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exclusive: bool) -> Result<(), FsError> {
+        let _ = (from, to, exclusive);
+        Err(FsError::of(libc::EROFS))
+    }
 
     /// Reads from the version that was opened. `done` is called once: on this thread within this call where
     /// the bytes are in memory or the read cannot be begun, else later on another thread, unless the read is
@@ -88,8 +227,18 @@ pub trait Files: Send + Sync + 'static {
         done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel>;
 
-    /// Does not wait.
-    fn release(&self, handle: u64);
+    /// What was written and not published is published now; this waits for that.
+    ///
+    /// # Errors
+    /// Why it could not be published: nobody but the log hears of it. What the kernel knows of the file is
+    /// wrong then.
+    fn release(&self, handle: u64) -> Result<(), FsError>;
+
+    /// Whether [`Files::release`] may wait.
+    fn release_waits(&self, handle: u64) -> bool {
+        let _ = handle;
+        false
+    }
 
     /// The size of the whole. Does not wait.
     fn statfs(&self) -> Statfs;

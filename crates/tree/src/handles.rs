@@ -33,6 +33,11 @@ impl<T> Handles<T> {
         self.lock().open.get(&handle).cloned().ok_or_else(|| FsError::of(libc::EBADF))
     }
 
+    /// All that are open.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.lock().open.values().cloned().collect()
+    }
+
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
         self.lock().open.remove(&handle)
     }

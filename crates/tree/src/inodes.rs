@@ -1,18 +1,21 @@
 //! The inode table: an inode for each name in use, small enough for millions, with what is known of the name.
 //! A file that was opened and then replaced has several inodes, one for each version (`versions.rs`).
 
+mod changes;
+mod known;
 mod notes;
 mod versions;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ROOT;
 use crate::attributes::{AttributeSource, FileKind};
 use crate::etag::Etag;
-use crate::fact::{Fact, NameStatus};
+use crate::fact::Fact;
 use crate::hash::{BuildIdentityHasher, StableHash};
 use crate::listing::{FolderListing, NameInListing};
+use crate::writer::WrittenSize;
 use notes::Note;
 use versions::{Vacancy, VersionState};
 
@@ -57,6 +60,13 @@ pub(crate) struct Folder {
     pub(crate) walk: FolderWalk,
     /// It is or was listed ahead, and has not been read since.
     pub(crate) is_ahead: bool,
+    /// It was made by this mount, or emptied: it exists although no key may say so.
+    made_here: bool,
+    /// When this mount last changed its names: no older listing is read from its start.
+    changed_ms: u64,
+    /// Names that exist here, and perhaps nowhere else: files that are being written, and folders that were
+    /// made here.
+    local: BTreeMap<Box<str>, FileKind>,
 }
 
 /// In which way the subfolders of a folder are read.
@@ -97,6 +107,8 @@ pub(crate) struct InodeTable {
     index: HashMap<u64, u32, BuildIdentityHasher>,
     /// Nodes of inodes whose hash was taken, by that hash.
     displaced: HashMap<u64, Vec<u64>>,
+    /// Files that are being written, and their sizes of now.
+    written: HashMap<u64, Arc<WrittenSize>, BuildIdentityHasher>,
     /// The bits of the hash that are used: all of them, except in tests.
     mask: u64,
     /// The root's listing is incomplete: there may be buckets of other accounts.
@@ -124,6 +136,7 @@ impl InodeTable {
             inodes: Vec::new(),
             index: HashMap::default(),
             displaced: HashMap::new(),
+            written: HashMap::default(),
             mask,
             root_shows_some: false,
             idle: VecDeque::new(),
@@ -225,10 +238,6 @@ impl InodeTable {
 
     fn insert(&mut self, at: Vacancy, parent: u64, name: &str, kind: FileKind, fact: Fact) -> u64 {
         let Vacancy { ino, number } = at;
-        let wanted = self.hash(parent, kind, name);
-        if ino != ROOT && ino != wanted {
-            self.displaced.entry(wanted).or_default().push(ino);
-        }
         self.bytes += INODE_BYTES + (name.len() + fact.etag.weight()) as u64;
         let generation = match kind {
             FileKind::File => self.next_generation(),
@@ -253,11 +262,38 @@ impl InodeTable {
         let at = u32::try_from(self.inodes.len()).expect("memory ends before");
         self.inodes.push(inode);
         self.index.insert(ino, at);
+        self.displace(ino);
         ino
+    }
+
+    /// Makes an inode found by its name where its node is not the hash of that.
+    fn displace(&mut self, ino: u64) {
+        let Some(inode) = self.get(ino).filter(|_| ino != ROOT) else { return };
+        let wanted = self.hash(inode.parent, inode.kind, &inode.name);
+        if ino != wanted {
+            self.displaced.entry(wanted).or_default().push(ino);
+        }
+    }
+
+    fn undisplace(&mut self, ino: u64) {
+        let Some(inode) = self.get(ino) else { return };
+        let wanted = self.hash(inode.parent, inode.kind, &inode.name);
+        if ino != wanted
+            && let Some(others) = self.displaced.get_mut(&wanted)
+        {
+            others.retain(|&other| other != ino);
+            if others.is_empty() {
+                self.displaced.remove(&wanted);
+            }
+        }
     }
 
     /// Replaces an inode's fact unless that is newer; returns the inode that the name has then.
     fn learn(&mut self, ino: u64, fact: Fact) -> u64 {
+        // What this mount writes is newer.
+        if self.is_written(ino) {
+            return ino;
+        }
         let Some(inode) = self.get_mut(ino) else { return ino };
         if fact.source != AttributeSource::Head {
             inode.named_ms = inode.named_ms.max(fact.asked_ms);
@@ -280,78 +316,6 @@ impl InodeTable {
         let after = inode.fact.etag.weight() as u64;
         self.bytes = self.bytes + after - before;
         ino
-    }
-
-    /// The status of a name, if it is known and young enough.
-    pub(crate) fn known(
-        &self,
-        parent: u64,
-        name: &str,
-        now_ms: u64,
-        lifetimes: Lifetimes,
-    ) -> Option<NameStatus> {
-        let newest = self.newest(parent, name)?;
-        let lifetime_ms = match newest {
-            NameStatus::Present(..) => lifetimes.attributes_ms,
-            NameStatus::Absent(_) => lifetimes.negative_ms,
-        };
-        (now_ms.saturating_sub(newest.asked_ms()) < lifetime_ms).then_some(newest)
-    }
-
-    /// The newest status of a name, however old.
-    fn newest(&self, parent: u64, name: &str) -> Option<NameStatus> {
-        let folder = self.get(parent)?.folder.as_deref();
-        let mut newest: Option<NameStatus> = None;
-        let mut consider = |status: NameStatus| {
-            if newest.as_ref().is_none_or(|newest| newest.asked_ms() < status.asked_ms()) {
-                newest = Some(status);
-            }
-        };
-        // A folder hides a file of the same age.
-        for kind in [FileKind::Folder, FileKind::File] {
-            let inode = self.find(parent, kind, name).and_then(|ino| self.get(ino));
-            if let Some(inode) = inode {
-                consider(NameStatus::Present(kind, inode.known_fact()));
-            }
-        }
-        if let Some(listing) = folder.and_then(|folder| folder.listing.as_deref()) {
-            match listing.find(name) {
-                NameInListing::Present(entry, asked_ms) => {
-                    let (kind, fact) = Fact::of_entry(entry, asked_ms);
-                    consider(NameStatus::Present(kind, fact));
-                }
-                NameInListing::Absent(_) if parent == ROOT && self.root_shows_some => {}
-                NameInListing::Absent(asked_ms) => consider(NameStatus::Absent(asked_ms)),
-                NameInListing::NotYet => {}
-            }
-        }
-        let newest = match folder.and_then(|folder| folder.notes.get(name)) {
-            Some(note) if newest.as_ref().is_none_or(|newest| newest.asked_ms() <= note.asked_ms) => {
-                note.is_absent.then_some(NameStatus::Absent(note.asked_ms))
-            }
-            _ => newest,
-        };
-        let is_outdated = |status: &NameStatus| {
-            // A HEAD has found the object since: the name exists, whether as this file or as a folder that
-            // hides it.
-            let object = || self.find(parent, FileKind::File, name).and_then(|ino| self.get(ino));
-            folder.is_some_and(|folder| status.asked_ms() < folder.outdated_ms)
-                || matches!(status, NameStatus::Absent(asked_ms) if object().is_some_and(|it| it.fact.asked_ms > *asked_ms))
-        };
-        newest.filter(|status| !is_outdated(status))
-    }
-
-    /// Whether no later answer denies that the name is a `kind`.
-    pub(crate) fn is_newest(&self, parent: u64, name: &str, kind: FileKind, asked_ms: u64) -> bool {
-        let other = match kind {
-            FileKind::File => FileKind::Folder,
-            FileKind::Folder => FileKind::File,
-        };
-        let other = self.find(parent, other, name).and_then(|ino| self.get(ino));
-        let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
-        let note = folder.and_then(|folder| folder.notes.get(name));
-        other.is_none_or(|other| other.named_ms <= asked_ms)
-            && note.is_none_or(|note| note.asked_ms <= asked_ms)
     }
 
     pub(crate) fn look_up(&mut self, ino: u64) {
@@ -444,19 +408,11 @@ impl InodeTable {
 
     fn remove(&mut self, ino: u64, now_ms: u64) {
         self.drop_listing(ino);
+        self.undisplace(ino);
         let Some(inode) = self.take(ino) else { return };
-        let wanted = self.hash(inode.parent, inode.kind, &inode.name);
-        if ino != wanted
-            && let Some(others) = self.displaced.get_mut(&wanted)
-        {
-            others.retain(|&other| other != ino);
-            if others.is_empty() {
-                self.displaced.remove(&wanted);
-            }
-        }
         self.bytes -= INODE_BYTES + (inode.name.len() + inode.fact.etag.weight()) as u64;
         if let Some(folder) = &inode.folder {
-            self.bytes -= FOLDER_BYTES + folder.notes_bytes();
+            self.bytes -= FOLDER_BYTES + folder.notes_bytes() + folder.local_bytes();
         }
         // An older answer in a listing must not replace this newer one.
         if inode.state != VersionState::Replaced && self.contradicts(&inode) {
@@ -543,6 +499,21 @@ impl InodeTable {
         self.drop_listing(ino);
     }
 
+    /// What is known of an inode, as of the last question for its name. A folder's own listing proves that it
+    /// exists, if it is not empty.
+    pub(crate) fn known_fact(&self, inode: &Inode) -> Fact {
+        let named = Fact { asked_ms: inode.named_ms, ..inode.fact.clone() };
+        if let Some(written) = self.written.get(&inode.ino) {
+            let modified_s = u32::try_from(written.modified_s()).unwrap_or(u32::MAX);
+            return Fact { size: written.end(), modified_s, ..named };
+        }
+        let listing = inode.folder.as_deref().and_then(|folder| folder.listing.as_deref());
+        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return named };
+        let asked_ms = inode.named_ms.max(listing.started_ms);
+        let modified_s = listing.marker_s().unwrap_or(inode.fact.modified_s);
+        Fact { asked_ms, modified_s, ..named }
+    }
+
     /// Bytes of inodes and notes, without listings.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -565,17 +536,6 @@ impl Folder {
 impl Inode {
     fn is_needed(&self) -> bool {
         self.ino == ROOT || self.looked_up > 0 || self.pins > 0
-    }
-
-    /// What is known of it, as of the last question for its name. A folder's own listing proves that it
-    /// exists, if it is not empty.
-    pub(crate) fn known_fact(&self) -> Fact {
-        let named = Fact { asked_ms: self.named_ms, ..self.fact.clone() };
-        let listing = self.folder.as_deref().and_then(|folder| folder.listing.as_deref());
-        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return named };
-        let asked_ms = self.named_ms.max(listing.started_ms);
-        let modified_s = listing.marker_s().unwrap_or(self.fact.modified_s);
-        Fact { asked_ms, modified_s, ..named }
     }
 }
 

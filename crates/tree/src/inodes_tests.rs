@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::etag::Etag;
+use crate::fact::NameStatus;
 use crate::listing::ListingBytes;
 
 const LIVE: Lifetimes = Lifetimes { attributes_ms: 1000, negative_ms: 500 };

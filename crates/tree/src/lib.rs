@@ -3,6 +3,8 @@
 
 mod ahead;
 mod attributes;
+mod buffers;
+mod changes;
 mod client;
 mod config;
 mod etag;
@@ -26,10 +28,16 @@ mod stats;
 #[doc(hidden)]
 pub mod store;
 mod tree;
+mod version_bytes;
+mod writer;
+mod writers;
 
-pub use attributes::{AttributeSource, Attributes, FileKind, FolderEntry, Node, OpenedFile, Statfs};
+pub use attributes::{
+    AttributeChanges, AttributeSource, Attributes, Caller, FileKind, FolderEntry, Node, OpenMode, OpenedFile,
+    Process, Statfs, TimeChange,
+};
 pub use config::Config;
-pub use files::{Cancel, Files, Slices};
+pub use files::{Cancel, Files, Slices, WriteMoment};
 pub use folder_location::TreeRoot;
 pub use fs_error::{FsError, errno_of};
 pub use stats::{Hidden, TreeStats};

@@ -75,13 +75,22 @@ impl FolderListing {
         now_ms: u64,
         total: Arc<ListingBytes>,
     ) -> FolderListing {
+        FolderListing::of(PageSource::Waits(pages), prefix, now_ms, total)
+    }
+
+    /// The listing of a folder that had no entries at that time.
+    pub(crate) fn empty(asked_ms: u64, total: Arc<ListingBytes>) -> FolderListing {
+        FolderListing::of(PageSource::Done, "", asked_ms, total)
+    }
+
+    fn of(source: PageSource, prefix: &str, now_ms: u64, total: Arc<ListingBytes>) -> FolderListing {
         let state = State {
             pages: Vec::new(),
             dropped: 0,
             dropped_to: String::new(),
             readers: 0,
             builder: PageBuilder::new(prefix),
-            source: PageSource::Waits(pages),
+            source,
             answers: 0,
             weight: LISTING_BYTES,
         };

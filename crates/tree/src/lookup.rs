@@ -109,10 +109,14 @@ impl<S: ObjectStore> Lookups<S> {
             return None;
         }
         let mut listing = self.names.listing_of(parent, location, self.names.lifetimes.attributes_ms).ok()?;
-        if listing.answers() == 1 && !listing.is_unread(name) && self.names.lifetimes.negative_ms > 0 {
-            // The listing lacks the name, and is too old to prove that. One request brings a new listing with
-            // all names.
+        let lacks_it = !listing.is_unread(name) && self.names.lifetimes.negative_ms > 0;
+        if lacks_it && u64::from(misses) >= u64::from(MISSES_MAX) + listing.answers() {
+            // The listing is too old to prove that it lacks the name, and was so for as many names as it has
+            // pages: a new one costs no more.
             listing = self.names.listing_of(parent, location, self.names.lifetimes.negative_ms).ok()?;
+            if let Some(folder) = self.names.table().folder_mut(parent) {
+                folder.misses = MISSES_MAX;
+            }
         }
         for _ in 0..PAGES_A_LOOKUP {
             let known = self.known(parent, name);

@@ -181,9 +181,9 @@ impl<S: ObjectStore> Namespace<S> {
 
     /// An inode for the kernel, with the attributes that are known.
     pub(crate) fn node_of(&self, table: &mut InodeTable, ino: u64) -> Option<Node> {
+        let fact = table.known_fact(table.get(ino)?);
         let inode = table.get_mut(ino)?;
         inode.has_changed = false;
-        let fact = inode.known_fact();
         let Inode { number, generation, kind, .. } = *inode;
         let lifetime = match ino {
             ROOT => Duration::from_millis(self.lifetimes.attributes_ms),
@@ -245,6 +245,24 @@ impl<S: ObjectStore> Namespace<S> {
         Ok(begun)
     }
 
+    /// As [`Namespace::listing_of`], of which every name that this mount has changed is part.
+    pub(crate) fn current_listing_of(
+        &self,
+        ino: u64,
+        location: &FolderLocation,
+        age_ms: u64,
+    ) -> Result<Arc<FolderListing>, FsError> {
+        {
+            let mut table = self.table();
+            let changed_ms = table.changed_ms(ino);
+            if self.young_listing(&table, ino, age_ms).is_some_and(|listing| listing.started_ms <= changed_ms)
+            {
+                table.drop_listing(ino);
+            }
+        }
+        self.listing_of(ino, location, age_ms)
+    }
+
     fn young_listing(&self, table: &InodeTable, ino: u64, age_ms: u64) -> Option<Arc<FolderListing>> {
         let listing = table.get(ino)?.folder.as_ref()?.listing.as_ref()?;
         self.is_young(listing, age_ms).then(|| listing.clone())
@@ -260,6 +278,11 @@ impl<S: ObjectStore> Namespace<S> {
     pub(crate) fn begin_listing(&self, location: &FolderLocation) -> Result<FolderListing, Error> {
         let pages = location.pages(&self.store)?;
         Ok(FolderListing::new(pages, location.prefix(), self.now_ms(), self.listing_bytes.clone()))
+    }
+
+    /// The listing of a folder that had no entries at that time.
+    pub(crate) fn empty_listing(&self, asked_ms: u64) -> FolderListing {
+        FolderListing::empty(asked_ms, self.listing_bytes.clone())
     }
 
     /// Asks for one more page of a listing, or waits for the thread that already does.

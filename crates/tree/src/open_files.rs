@@ -1,6 +1,8 @@
-//! Open files: each reads the version that it was opened at, and no other.
+//! Open files: each reads the version that it was opened at, and no other; or it is written, or reads what is
+//! written.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_engine::{ErrorKind, Object};
 
@@ -15,18 +17,55 @@ use crate::page::PageEntry;
 use crate::series;
 use crate::single_flight::SingleFlight;
 use crate::store::{ObjectStore, VersionReader};
+use crate::writers::WriteHandle;
 
 pub(crate) struct OpenFiles<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     /// HEADs in flight, by inode.
     heads: SingleFlight<u64, Result<(), FsError>>,
-    pub(crate) handles: Handles<OpenFile<S::VersionReader>>,
+    pub(crate) handles: Handles<OpenFile<S>>,
 }
 
-pub(crate) struct OpenFile<C> {
+pub(crate) struct OpenFile<S: ObjectStore> {
     /// Stands for this version alone. Once another is known, nothing more is read by it.
     pub(crate) ino: u64,
-    pub(crate) content: C,
+    /// The version that it reads, and how long that is; none of a file that has had none since it was opened.
+    content: Mutex<Option<(S::VersionReader, u64)>>,
+    /// The version was replaced by this mount.
+    is_stale: AtomicBool,
+    pub(crate) written: Option<WriteHandle<S>>,
+}
+
+impl<S: ObjectStore> OpenFile<S> {
+    pub(crate) fn of_version(ino: u64, content: S::VersionReader, bytes: u64) -> OpenFile<S> {
+        let content = Mutex::new(Some((content, bytes)));
+        OpenFile { ino, content, is_stale: AtomicBool::new(false), written: None }
+    }
+
+    /// One that writes, or that reads what another writes.
+    pub(crate) fn of_written(ino: u64, written: Option<WriteHandle<S>>) -> OpenFile<S> {
+        OpenFile { ino, content: Mutex::new(None), is_stale: AtomicBool::new(false), written }
+    }
+
+    /// The version that it reads, and its length.
+    pub(crate) fn content(&self) -> Option<(S::VersionReader, u64)> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// This mount has made another version, which begins with the bytes of the one that is read.
+    pub(crate) fn go_on_with(&self, content: S::VersionReader, bytes: u64) {
+        if !self.is_stale() {
+            *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some((content, bytes));
+        }
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
 }
 
 impl<S: ObjectStore> OpenFiles<S> {
@@ -100,6 +139,7 @@ impl<S: ObjectStore> OpenFiles<S> {
         // Its versions cannot be told apart, so no handle may use the pages that another left in the page
         // cache.
         let is_nameless = version.etag.is_none() && version.modified_s.is_none();
+        let bytes = version.size;
         let content = match self.names.store.content(version) {
             Ok(content) => content,
             Err(why) => {
@@ -111,9 +151,9 @@ impl<S: ObjectStore> OpenFiles<S> {
             let names = Arc::downgrade(&self.names);
             content.set_next(move || sibling(&*names.upgrade()?, parent, &next));
         }
-        let handle = self.handles.add(OpenFile { ino, content });
+        let handle = self.handles.add(OpenFile::of_version(ino, content, bytes));
         let direct = direct || is_large || is_nameless;
-        Ok(OpenedFile { handle, direct, keep_cache: !is_nameless, has_changed })
+        Ok(OpenedFile { handle, direct, keep_cache: !is_nameless, has_changed, is_written: false })
     }
 }
 

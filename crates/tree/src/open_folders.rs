@@ -9,7 +9,7 @@ use crate::attributes::{FileKind, FolderEntry, Node};
 use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::handles::Handles;
-use crate::listing::{FolderListing, ListingReader};
+use crate::listing::{FolderListing, ListingReader, NameInListing};
 use crate::namespace::Namespace;
 use crate::page::ListingPage;
 use crate::store::ObjectStore;
@@ -25,19 +25,29 @@ pub(crate) struct OpenFolder {
     /// The listing that is read since the folder was last read from 0; offsets are the numbers of its
     /// entries.
     listing: Mutex<Option<ListingReader>>,
+    /// What exists in this mount only, once the listing has been read to its end.
+    local: Mutex<Option<LocalNames>>,
 }
+
+type LocalNames = Arc<Vec<(Box<str>, FileKind)>>;
 
 /// `.` and `..`.
 pub(crate) const DOTS: u64 = 2;
 
 impl OpenFolder {
     pub(crate) fn new(ino: u64) -> OpenFolder {
-        OpenFolder { ino, listing: Mutex::new(None) }
+        OpenFolder { ino, listing: Mutex::new(None), local: Mutex::new(None) }
     }
 
     /// Lets go of the listing: the folder is read from its start, and its entries get new places.
     pub(crate) fn rewind(&self) {
         *self.listing() = None;
+        *self.local.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn local(&self, look: impl FnOnce() -> Vec<(Box<str>, FileKind)>) -> LocalNames {
+        let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        local.get_or_insert_with(|| Arc::new(look())).clone()
     }
 
     fn listing(&self) -> MutexGuard<'_, Option<ListingReader>> {
@@ -72,6 +82,9 @@ impl<S: ObjectStore> OpenFolders<S> {
     ) -> bool {
         let name = page.name(at);
         let (kind, fact) = Fact::of_entry(page.entry(at), page.asked_ms);
+        if self.names.table().is_denied(folder, name, page.asked_ms) {
+            return true;
+        }
         let node = match plus {
             true => self.counted(folder, name, kind, fact),
             false => self.shown(folder, name, kind, fact),
@@ -83,6 +96,43 @@ impl<S: ObjectStore> OpenFolders<S> {
             self.names.table().forget(node.id, 1, now_ms);
         }
         taken
+    }
+
+    /// Hands out what exists in this mount only, behind the entries of the listing. `entry`: where to go on.
+    pub(crate) fn hand_out_local(
+        &self,
+        folder: &OpenFolder,
+        listing: &FolderListing,
+        entry: u64,
+        plus: bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
+    ) {
+        let first = listing.entries();
+        let local = folder.local(|| {
+            let names = self.names.table().local_names(folder.ino);
+            let is_listed = |name: &str| matches!(listing.find(name), NameInListing::Present(..));
+            names.into_iter().filter(|(name, _)| !is_listed(name)).collect()
+        });
+        let from = usize::try_from(entry.saturating_sub(first)).unwrap_or(usize::MAX);
+        for (at, (name, kind)) in local.iter().enumerate().skip(from) {
+            let mut table = self.names.table();
+            let Some(ino) = table.find(folder.ino, *kind, name) else { continue };
+            if plus {
+                table.look_up(ino);
+            }
+            let node = self.names.node_of(&mut table, ino);
+            drop(table);
+            let Some(node) = node else { continue };
+            let taken =
+                each(&FolderEntry { node, name: OsStr::new(&**name), next: first + at as u64 + 1 + DOTS });
+            if plus && !taken {
+                let now_ms = self.names.now_ms();
+                self.names.table().forget(ino, 1, now_ms);
+            }
+            if !taken {
+                return;
+            }
+        }
     }
 
     /// An entry with a counted lookup. A newer fact replaces the listed one.
@@ -124,7 +174,7 @@ impl<S: ObjectStore> OpenFolders<S> {
             }
             let location = self.names.location_of(&self.names.table(), folder.ino)?;
             // From now on it drops nothing; the next round checks whether it has dropped the entry before.
-            let read = ListingReader::new(self.names.listing_of(
+            let read = ListingReader::new(self.names.current_listing_of(
                 folder.ino,
                 &location,
                 self.names.lifetimes.attributes_ms,

@@ -21,6 +21,10 @@ pub struct TreeStats {
     pub listed_ahead: u64,
     /// Reads that found their object replaced.
     pub replaced: u64,
+    /// Versions of files that this mount has published.
+    pub published: u64,
+    /// Files that are being written now.
+    pub written_now: u64,
     /// Listed keys that cannot be shown as names.
     pub hidden: Hidden,
     /// Inodes in memory now.
@@ -70,6 +74,7 @@ pub(crate) struct TreeCounters {
     pub(crate) joined: Counter,
     pub(crate) listed_ahead: Counter,
     pub(crate) replaced: Counter,
+    pub(crate) published: Counter,
     pub(crate) shadowed: Counter,
     pub(crate) empty: Counter,
     pub(crate) dots: Counter,

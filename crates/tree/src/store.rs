@@ -1,21 +1,68 @@
-//! What a tree needs of a store: listings page by page, HEADs, buckets, content, an account of memory and a
-//! clock. The engine's `Client` is one; the tests have another in memory, whose clock they set.
+//! What a tree needs of a store: listings page by page, HEADs, buckets, content, objects made, copied and
+//! deleted, an account of memory and a clock. The engine's `Client` is one; the tests have another in memory,
+//! whose clock they set.
 
-use flatout_engine::{Bucket, Dialect, Entry, Error, Object};
+use std::sync::Arc;
+
+use flatout_engine::{Bucket, Dialect, Entry, Error, Object, UploadEnded};
 use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
 
-use crate::files::{Cancel, Slices};
+use crate::files::{Cancel, Slices, WriteMoment};
 
 /// A store of objects. Its calls may block, and are made without a lock.
 pub trait ObjectStore: Send + Sync + 'static {
     type VersionReader: VersionReader;
     type MemoryAccount: MemoryAccount;
+    type Upload: ObjectUpload;
 
     /// The entries under a prefix up to the next `/`, in pages of at most `most` entries.
     ///
     /// # Errors
     /// The reason why there cannot be a listing.
     fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error>;
+
+    /// All objects whose keys begin with a prefix, in the order of their keys.
+    ///
+    /// # Errors
+    /// The reason why there cannot be a listing.
+    fn list_deep(&self, under: &Location) -> Result<Box<dyn ListingPages>, Error>;
+
+    /// Makes an object of these bytes.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's; `Changed` where the condition does not hold.
+    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error>;
+
+    /// Begins an object whose bytes are to be written. It `continues` that version, where one is given: its
+    /// bytes come first.
+    ///
+    /// # Errors
+    /// What can be known before anything is sent.
+    fn upload(
+        &self,
+        to: &Location,
+        condition: Condition,
+        continues: Option<Object>,
+    ) -> Result<Self::Upload, Error>;
+
+    /// Copies an object within the store: the version that is there now, which the answer names.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's; `Changed` where the condition does not hold.
+    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error>;
+
+    /// Deletes an object. One that is not there counts as deleted.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's.
+    fn delete(&self, object: &Location) -> Result<(), Error>;
+
+    /// Deletes an object as long as it has this ETag.
+    ///
+    /// # Errors
+    /// `Changed` where it has another; as [`ObjectStore::delete`].
+    fn delete_version(&self, object: &Location, etag: &str) -> Result<(), Error>;
 
     /// # Errors
     /// The origin's refusal, or the network's.
@@ -88,4 +135,43 @@ pub struct Head {
     pub etag: Option<String>,
     /// In seconds since 1970; 0 if the origin does not say.
     pub modified_s: u64,
+}
+
+/// An object that is being written. Dropping it deletes what was sent, and waits for that; nothing appears.
+pub trait ObjectUpload: Send + 'static {
+    /// Writes all of `bytes`, at most 1 MiB of them; nothing, and `false`, once `goes_on` says no, which is
+    /// asked before each wait and once before the bytes are taken.
+    ///
+    /// # Errors
+    /// The upload has ended: [`ObjectUpload::finish`] says why.
+    fn write(
+        &mut self,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, UploadEnded>;
+
+    /// All has been written: the object appears.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn finish(self) -> Result<Stored, Error>;
+}
+
+/// The version that was made of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// In bytes.
+    pub size: u64,
+    /// As sent, with its quotes.
+    pub etag: Option<String>,
+    /// When it was made, in seconds since 1970, by this machine's clock or the origin's.
+    pub modified_s: i64,
+}
+
+/// A copy that was made within the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The ETag of what was copied, as sent, with its quotes.
+    pub from_etag: Option<String>,
+    pub stored: Stored,
 }

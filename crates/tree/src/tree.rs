@@ -8,10 +8,13 @@ use flatout_engine::{Client, Error};
 
 use crate::ROOT;
 use crate::ahead::ListAhead;
-use crate::attributes::{FileKind, FolderEntry, Node, OpenedFile, STATFS, Statfs};
+use crate::attributes::{
+    AttributeChanges, Caller, FileKind, FolderEntry, Node, OpenMode, OpenedFile, STATFS, Statfs,
+};
+use crate::changes::Changes;
 use crate::config::Config;
 use crate::fact::NameStatus;
-use crate::files::{Cancel, Files, Slices};
+use crate::files::{Cancel, Files, Slices, WriteMoment};
 use crate::folder_location::{TreeRoot, unlisted};
 use crate::fs_error::FsError;
 use crate::lookup::Lookups;
@@ -20,6 +23,7 @@ use crate::open_files::OpenFiles;
 use crate::open_folders::{DOTS, OpenFolder, OpenFolders};
 use crate::stats::TreeStats;
 use crate::store::{ObjectStore, VersionReader};
+use crate::writers::Writers;
 
 /// The objects of a client's origin as a tree of files.
 pub type Tree = TreeOf<Client>;
@@ -27,8 +31,10 @@ pub type Tree = TreeOf<Client>;
 /// A tree over a store.
 pub struct TreeOf<S: ObjectStore> {
     names: Arc<Namespace<S>>,
-    lookups: Lookups<S>,
-    files: OpenFiles<S>,
+    lookups: Arc<Lookups<S>>,
+    files: Arc<OpenFiles<S>>,
+    writers: Arc<Writers<S>>,
+    changes: Changes<S>,
     folders: OpenFolders<S>,
     ahead: Arc<ListAhead<S>>,
 }
@@ -48,9 +54,19 @@ impl<S: ObjectStore> TreeOf<S> {
         }
         names.table().set_listing(ROOT, listing);
         let ahead = ListAhead::new(names.clone());
+        let lookups = Arc::new(Lookups::new(names.clone()));
+        let files = Arc::new(OpenFiles::new(names.clone()));
+        let writers = Arc::new(Writers::new(names.clone(), files.clone()));
         Ok(TreeOf {
-            lookups: Lookups::new(names.clone()),
-            files: OpenFiles::new(names.clone()),
+            changes: Changes {
+                names: names.clone(),
+                lookups: lookups.clone(),
+                files: files.clone(),
+                writers: writers.clone(),
+            },
+            lookups,
+            files,
+            writers,
             folders: OpenFolders::new(names.clone(), ahead.clone()),
             ahead,
             names,
@@ -78,13 +94,15 @@ impl<S: ObjectStore> TreeOf<S> {
             joined: counters.joined.get(),
             listed_ahead: counters.listed_ahead.get(),
             replaced: counters.replaced.get(),
+            published: counters.published.get(),
+            written_now: self.writers.count(),
             hidden: counters.hidden(),
             inodes_now: inodes,
             looked_up_now: looked_up,
             listings_now: listings,
             open_files_now: self.files.handles.count(),
             open_folders_now: self.folders.handles.count(),
-            held_bytes_now: self.names.held_bytes(),
+            held_bytes_now: self.names.held_bytes() + self.writers.buffers.held_bytes(),
         }
     }
 
@@ -138,8 +156,9 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let names = &self.names;
         let now_ms = names.now_ms();
         let mut table = names.table();
-        if node == ROOT {
-            return names.node_of(&mut table, ROOT).map(Ok);
+        // A file that is being written has the attributes of its writer, also when its name is gone.
+        if node == ROOT || table.is_written(node) {
+            return names.node_of(&mut table, node).map(Ok);
         }
         let current = table.get(node).filter(|inode| !inode.is_replaced());
         let Some(inode) = current else { return Some(Err(FsError::of(libc::ESTALE))) };
@@ -199,6 +218,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
             }
             entry = page.end();
         }
+        self.folders.hand_out_local(&folder, &listing, entry, plus, each);
         Ok(())
     }
 
@@ -211,21 +231,33 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         }
     }
 
-    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
-        if let Some(answer) = self.open_known(node, direct) {
+    fn open(&self, node: u64, mode: OpenMode, caller: Caller) -> Result<OpenedFile, FsError> {
+        if let Some(answer) = self.open_known(node, mode) {
             return answer;
         }
-        self.files.update(node)?;
-        self.files.open_version(node, direct)
+        if let Some(opened) = self.writers.open_written(node, mode, caller) {
+            return Ok(opened);
+        }
+        // What is replaced need not be known.
+        if !mode.truncates {
+            self.files.update(node)?;
+        }
+        match mode.changes() {
+            true => self.writers.open_to_write(node, OpenMode { writes: true, ..mode }, caller),
+            false => self.files.open_version(node, mode.direct),
+        }
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
+    fn open_known(&self, node: u64, mode: OpenMode) -> Option<Result<OpenedFile, FsError>> {
         let names = &self.names;
         let now_ms = names.now_ms();
         let mut table = names.table();
         let Some(inode) = table.get(node) else { return Some(Err(FsError::of(libc::ESTALE))) };
         if inode.kind == FileKind::Folder {
             return Some(Err(FsError::of(libc::EISDIR)));
+        }
+        if mode.changes() || table.is_written(node) {
+            return None;
         }
         // Also where the version was replaced: the lookup that follows must find the version of now, or its
         // open is stale again.
@@ -246,7 +278,86 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         }
         drop(table);
         names.counters.answered.count();
-        Some(self.files.open_version(node, direct))
+        Some(self.files.open_version(node, mode.direct))
+    }
+
+    fn create(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        exclusive: bool,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<(Node, OpenedFile), FsError> {
+        let name = self.changes.new_name(parent, name)?;
+        match self.lookups.resolve(parent, name)? {
+            NameStatus::Present(..) if exclusive => Err(FsError::of(libc::EEXIST)),
+            NameStatus::Present(FileKind::Folder, _) => Err(FsError::of(libc::EISDIR)),
+            NameStatus::Present(FileKind::File, fact) => {
+                let status = NameStatus::Present(FileKind::File, fact);
+                let node = self.names.looked_up(&mut self.names.table(), parent, name, status)?;
+                let opened = self.open(node.id, mode, caller).inspect_err(|_| self.forget(node.id, 1))?;
+                Ok((node, opened))
+            }
+            NameStatus::Absent(_) => self.writers.create((parent, name), exclusive, mode, caller),
+        }
+    }
+
+    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+        self.writers.write_known(handle, at, bytes, caller)
+    }
+
+    fn write(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        self.writers.write(handle, at, bytes, caller, goes_on)
+    }
+
+    fn flush(&self, handle: u64, caller: Caller) -> Result<(), FsError> {
+        self.writers.flush(handle, caller)
+    }
+
+    fn flush_known(&self, handle: u64, caller: Caller) -> Option<Result<(), FsError>> {
+        self.writers.flush_known(handle, caller)
+    }
+
+    fn sync(&self, handle: u64) -> Result<(), FsError> {
+        self.writers.sync(handle)
+    }
+
+    fn is_written(&self, handle: u64, at: u64, bytes: usize) -> bool {
+        self.writers.has_to_be_asked(handle, at, bytes)
+    }
+
+    fn read_written(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
+        self.writers.read(handle, at, bytes)
+    }
+
+    fn change_attributes(&self, node: u64, changes: AttributeChanges) -> Result<Node, FsError> {
+        let known = self.attributes(node)?;
+        self.changes.change_attributes(node, changes, known)?;
+        self.attributes(node)
+    }
+
+    fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.changes.remove_file(parent, name)
+    }
+
+    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        self.changes.make_folder(parent, name)
+    }
+
+    fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.changes.remove_folder(parent, name)
+    }
+
+    fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exclusive: bool) -> Result<(), FsError> {
+        self.changes.rename(from, to, exclusive)
     }
 
     fn read(
@@ -256,36 +367,45 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         bytes: usize,
         done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
-        let file = match self.files.handles.get(handle) {
-            Ok(file) if self.names.table().is_current(file.ino) => file,
-            Ok(_) => {
-                done(Err(FsError::of(libc::ESTALE)));
-                return None;
+        let found = self.files.handles.get(handle).and_then(|file| match file.content() {
+            Some((content, _)) if !file.is_stale() && self.names.table().is_current(file.ino) => {
+                Ok((file, content))
             }
+            _ => Err(FsError::of(libc::ESTALE)),
+        });
+        let (file, content) = match found {
+            Ok(found) => found,
             Err(error) => {
                 done(Err(error));
                 return None;
             }
         };
-        let (ino, names) = (file.ino, Arc::downgrade(&self.names));
-        file.content.read(at, bytes, move |result| {
+        let names = Arc::downgrade(&self.names);
+        content.read(at, bytes, move |result| {
             // The version may have been replaced since the read began.
             done(match (result, names.upgrade()) {
-                (Ok(_), Some(names)) if !names.table().is_current(ino) => Err(FsError::of(libc::ESTALE)),
+                (Ok(_), Some(names)) if file.is_stale() || !names.table().is_current(file.ino) => {
+                    Err(FsError::of(libc::ESTALE))
+                }
                 (Ok(slices), _) => Ok(slices),
-                (Err(why), Some(names)) => Err(names.on_read_failed(ino, why)),
+                (Err(_), _) if file.is_stale() => Err(FsError::of(libc::ESTALE)),
+                (Err(why), Some(names)) => Err(names.on_read_failed(file.ino, why)),
                 (Err(why), None) => Err(why.into()),
             });
         })
     }
 
-    fn release(&self, handle: u64) {
-        if let Some(file) = self.files.handles.remove(handle) {
-            let ino = file.ino;
-            // The last handle of a version drops what was read ahead, which must happen without a lock.
-            drop(file);
-            self.names.unpin(ino);
-        }
+    fn release(&self, handle: u64) -> Result<(), FsError> {
+        let Some(file) = self.files.handles.remove(handle) else { return Ok(()) };
+        let (ino, published) = (file.ino, self.writers.release(&file));
+        // The last handle of a version drops what was read ahead, which must happen without a lock.
+        drop(file);
+        self.names.unpin(ino);
+        published
+    }
+
+    fn release_waits(&self, handle: u64) -> bool {
+        self.writers.release_waits(handle)
     }
 
     fn statfs(&self) -> Statfs {

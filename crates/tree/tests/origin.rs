@@ -10,9 +10,16 @@ use std::time::Duration;
 use flatout_engine::credentials::Fixed;
 use flatout_engine::{Client, Dialect, ErrorKind};
 use flatout_server::{Options, Origin, Store};
-use flatout_tree::{Config, FileKind, Files, FsError, ROOT, Slices, Tree, TreeRoot};
+use flatout_tree::{
+    Caller, Config, FileKind, Files, FsError, OpenMode, Process, ROOT, Slices, Tree, TreeRoot,
+};
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
+
+/// A thread of a process that is not known.
+fn nobody() -> Caller {
+    Caller { thread: 0, look: |_| Process::default() }
+}
 
 /// A folder that is a bucket, served, and a client of it.
 struct Lab {
@@ -69,12 +76,12 @@ fn read(tree: &Tree, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32>
 }
 
 fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, i32> {
-    let open = || tree.open(find(tree, path)?, false).map(|opened| opened.handle);
+    let open = || tree.open(find(tree, path)?, OpenMode::read(false), nobody()).map(|opened| opened.handle);
     // As the kernel does: what cannot be opened any more is looked up again, once.
     let again = |error: FsError| if error.errno == libc::ESTALE { open() } else { Err(error) };
     let handle = open().or_else(again).map_err(|error| error.errno)?;
     let bytes = read(tree, handle, 0, 4 << 20);
-    tree.release(handle);
+    tree.release(handle).unwrap();
     bytes
 }
 
@@ -148,7 +155,7 @@ fn a_file_that_is_replaced_is_stale_and_then_new() {
     let lab = Lab::start(&[("bucket/a", vec![1; 3_000_000])]);
     let tree = lab.tree("s3://bucket", Config::default());
     let ino = find(&tree, "a").unwrap();
-    let handle = tree.open(ino, false).unwrap().handle;
+    let handle = tree.open(ino, OpenMode::read(false), nobody()).unwrap().handle;
     write(lab.folder.path(), "bucket/a", &[2; 2_000_000]);
     assert_eq!(read(&tree, handle, 0, 1 << 20), Err(libc::ESTALE));
     assert!(content(&tree, "a").unwrap() == vec![2; 2_000_000]);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use flatout_tree::{
-    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
-    Statfs,
+    AttributeChanges, AttributeSource, Attributes, Caller, Cancel, FileKind, Files, FolderEntry, FsError,
+    Node, OpenMode, OpenedFile, Slices, Statfs, WriteMoment,
 };
 
 /// Answers a read.
@@ -39,6 +39,11 @@ pub const PANIC_READ: u64 = 20;
 pub const KEPT: u64 = 21;
 /// The first of `many`'s files.
 pub const FIRST_OF_MANY: u64 = 1 << 32;
+
+/// A handle whose writes are taken, and whose close fails.
+pub const WRITTEN: u64 = 777;
+/// A handle whose writes wait.
+pub const WRITTEN_LATER: u64 = 778;
 
 pub const BIG_BYTES: u64 = 24 << 20;
 pub const MANY_FILES: u64 = 10_000;
@@ -162,16 +167,20 @@ impl Model {
         Ok(entry(node))
     }
 
-    fn opened(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
+    fn opened(&self, node: u64, mode: OpenMode) -> Result<OpenedFile, FsError> {
+        if mode.changes() {
+            return Err(FsError::of(libc::EROFS));
+        }
         let mut state = self.state();
         state.handles += 1;
         let handle = state.handles;
         state.files.insert(handle, node);
         Ok(OpenedFile {
             handle,
-            direct: direct || node == DIRECT,
+            direct: mode.direct || node == DIRECT,
             keep_cache: matches!(node, DIRECT | KEPT),
             has_changed: false,
+            is_written: false,
         })
     }
 }
@@ -304,19 +313,19 @@ impl Files for Model {
         self.changed.notify_all();
     }
 
-    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
+    fn open(&self, node: u64, mode: OpenMode, _caller: Caller) -> Result<OpenedFile, FsError> {
         if node == STUCK_OPEN {
             self.wait();
         }
-        self.opened(node, direct)
+        self.opened(node, mode)
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
+    fn open_known(&self, node: u64, mode: OpenMode) -> Option<Result<OpenedFile, FsError>> {
         self.asked("open");
         match node {
             FAR | STUCK_OPEN => None,
             _ if is_folder(node) => Some(Err(FsError::of(libc::EISDIR))),
-            _ => Some(self.opened(node, direct)),
+            _ => Some(self.opened(node, mode)),
         }
     }
 
@@ -351,9 +360,98 @@ impl Files for Model {
         None
     }
 
-    fn release(&self, handle: u64) {
+    fn release(&self, handle: u64) -> Result<(), FsError> {
         assert!(self.state().files.remove(&handle).is_some(), "a handle is released once");
         self.changed.notify_all();
+        Ok(())
+    }
+
+    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+        self.asked(&format!("write {handle} {at} {bytes:?} {}", caller.thread));
+        match handle {
+            WRITTEN_LATER => None,
+            _ => Some(if handle == WRITTEN { Ok(()) } else { Err(FsError::of(libc::EROFS)) }),
+        }
+    }
+
+    fn write(
+        &self,
+        handle: u64,
+        _at: u64,
+        bytes: &[u8],
+        _caller: Caller,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        self.asked(&format!("write {handle} waits"));
+        match bytes {
+            // Until it is given up.
+            b"waits" => {
+                while goes_on(WriteMoment::Wait) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.asked("given up");
+                Err(FsError::of(libc::EINTR))
+            }
+            _ if !goes_on(WriteMoment::Take) => Err(FsError::of(libc::EINTR)),
+            b"fails" => Err(FsError::of(libc::ENOSPC)),
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(&self, handle: u64, _caller: Caller) -> Result<(), FsError> {
+        self.asked(&format!("flush {handle}"));
+        if handle == WRITTEN { Err(FsError::of(libc::EDQUOT)) } else { Ok(()) }
+    }
+
+    fn sync(&self, handle: u64) -> Result<(), FsError> {
+        self.asked(&format!("sync {handle}"));
+        Ok(())
+    }
+
+    fn create(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        exclusive: bool,
+        mode: OpenMode,
+        _caller: Caller,
+    ) -> Result<(Node, OpenedFile), FsError> {
+        self.asked(&format!("create {parent} {name:?} {exclusive} {mode:?}"));
+        if parent != SUB {
+            return Err(FsError::of(libc::EROFS));
+        }
+        self.count(HELLO, 1);
+        let opened = self.opened(HELLO, OpenMode::read(true))?;
+        Ok((entry(HELLO), OpenedFile { is_written: true, ..opened }))
+    }
+
+    fn change_attributes(&self, node: u64, changes: AttributeChanges) -> Result<Node, FsError> {
+        self.asked(&format!("change {node} {changes:?}"));
+        if node == SUB { Ok(entry(node)) } else { Err(FsError::of(libc::EROFS)) }
+    }
+
+    fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.asked(&format!("unlink {parent} {name:?}"));
+        if parent == SUB { Ok(()) } else { Err(FsError::of(libc::EROFS)) }
+    }
+
+    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        self.asked(&format!("mkdir {parent} {name:?}"));
+        if parent != SUB {
+            return Err(FsError::of(libc::EROFS));
+        }
+        self.count(MANY, 1);
+        Ok(entry(MANY))
+    }
+
+    fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.asked(&format!("rmdir {parent} {name:?}"));
+        if parent == SUB { Ok(()) } else { Err(FsError::of(libc::EROFS)) }
+    }
+
+    fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exclusive: bool) -> Result<(), FsError> {
+        self.asked(&format!("rename {from:?} {to:?} {exclusive}"));
+        if from.0 == SUB { Ok(()) } else { Err(FsError::of(libc::EROFS)) }
     }
 
     fn statfs(&self) -> Statfs {

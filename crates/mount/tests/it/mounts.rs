@@ -127,7 +127,7 @@ fn holes_are_sought_by_size() {
 fn the_table_of_mounts_says_what_it_is() {
     let held = Held::of(|options| {
         options.source = "s3://bucket/a b".to_owned();
-        options.options = vec!["noexec".to_owned()];
+        options.options = vec!["ro".to_owned(), "noexec".to_owned()];
         options.allow_other = true;
     });
     let row = row(held.point()).unwrap();

@@ -45,8 +45,17 @@ fn init_is_negotiated() {
     const INIT_EXT: u64 = 1 << 30;
     const DIRECT_MMAP: u64 = 1 << 36;
     // Minor, flags: flags of the answer, pages, minor granted.
-    let wanted =
-        1 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 1 << 21 | MAX_PAGES | INIT_EXT | DIRECT_MMAP;
+    let wanted = 1
+        | 1 << 3
+        | 1 << 5
+        | 1 << 12
+        | 1 << 13
+        | 1 << 15
+        | 1 << 18
+        | 1 << 21
+        | MAX_PAGES
+        | INIT_EXT
+        | DIRECT_MMAP;
     let table = [
         (45, ALL, wanted, 256, 45),
         (60, ALL, wanted, 256, 45),
@@ -67,7 +76,7 @@ fn init_is_negotiated() {
         assert_eq!(said, flags, "{minor} {offered:x}");
         // max_background, congestion_threshold; max_write; time_gran; max_pages.
         assert_eq!(word(body, 16), 128 | 96 << 16);
-        assert_eq!((word(body, 20), word(body, 24), word(body, 28)), (128 << 10, 1, pages));
+        assert_eq!((word(body, 20), word(body, 24), word(body, 28)), (pages * 4096, 1, pages));
         assert!(body[36..].iter().all(|&byte| byte == 0));
         assert_eq!(session.granted().minor, granted);
         assert_eq!(session.granted().request_bytes, pages * 4096);
@@ -294,10 +303,9 @@ fn the_rest_is_answered_or_refused() {
     assert_eq!(kernel.ask(op::READLINK, HELLO, &[]), Err(libc::EINVAL));
     assert_eq!(kernel.ask(op::IOCTL, HELLO, &[0; 32]), Err(libc::ENOTTY));
     assert_eq!(kernel.ask(op::INIT, 0, &init(7, 45, 0)), Err(libc::EPROTO));
-    // SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, WRITE, SETXATTR, REMOVEXATTR, CREATE,
-    // FALLOCATE, RENAME2, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
-    for opcode in [4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47, 51, 53] {
-        assert_eq!(kernel.ask(opcode, HELLO, &[0; 100]), Err(libc::EROFS), "{opcode}");
+    // SYMLINK, MKNOD, LINK, SETXATTR, REMOVEXATTR, FALLOCATE, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
+    for opcode in [6, 8, 13, 21, 24, 43, 47, 51, 53] {
+        assert_eq!(kernel.ask(opcode, HELLO, &[0; 100]), Err(libc::EOPNOTSUPP), "{opcode}");
     }
     // GETXATTR, LISTXATTR, locks, ACCESS, BMAP, POLL, LSEEK, SYNCFS, STATX; what nobody knows.
     for opcode in [0, 7, 19, 22, 23, 31, 32, 33, 34, 37, 40, 46, 50, 52, 54, 4096, u32::MAX] {
@@ -306,10 +314,99 @@ fn the_rest_is_answered_or_refused() {
     kernel.end(session);
 }
 
+/// `struct fuse_write_in` and its bytes.
+fn write(handle: u64, at: u64, bytes: &[u8]) -> Vec<u8> {
+    let (size, owner) = (words(&[bytes.len() as u32, 0]), longs(&[0]));
+    [longs(&[handle, at]), size, owner, words(&[0, 0]), bytes.to_vec()].concat()
+}
+
+#[test]
+fn what_is_written_is_handed_on() {
+    let model = Arc::new(Model::default());
+    let (mut kernel, session) = Kernel::serve(&model);
+    let written = |bytes: u32| Ok(words(&[bytes, 0]));
+    assert_eq!(kernel.ask(op::WRITE, HELLO, &write(WRITTEN, 7, b"abc")), written(3));
+    assert_eq!(kernel.ask(op::WRITE, HELLO, &write(1, 0, b"abc")), Err(libc::EROFS));
+    assert_eq!(kernel.ask(op::WRITE, HELLO, &write(WRITTEN_LATER, 0, b"ab")), written(2));
+    assert_eq!(kernel.ask(op::WRITE, HELLO, &write(WRITTEN_LATER, 0, b"fails")), Err(libc::ENOSPC));
+    let closes = [longs(&[WRITTEN]), longs(&[0, 0])].concat();
+    assert_eq!(kernel.ask(op::FLUSH, HELLO, &closes), Err(libc::EDQUOT));
+    assert_eq!(kernel.ask(op::FSYNC, HELLO, &closes), Ok(vec![]));
+    let asked = model.state().asked.join("\n");
+    assert!(asked.contains("write 777 7 [97, 98, 99] "), "{asked}");
+    assert!(asked.contains("flush 777") && asked.contains("sync 777"), "{asked}");
+    kernel.end(session);
+}
+
+#[test]
+fn a_write_that_waits_can_be_given_up() {
+    let model = Arc::new(Model::default());
+    let (mut kernel, session) = Kernel::serve(&model);
+    let unique = kernel.send(op::WRITE, HELLO, &write(WRITTEN_LATER, 0, b"waits"));
+    model.until("it waits", |state| state.asked.iter().any(|what| what == "write 778 waits"));
+    kernel.send(op::INTERRUPT, 0, &longs(&[unique]));
+    let answer = kernel.answer();
+    assert_eq!((answer.unique, answer.error), (unique, -libc::EINTR));
+    model.until("it is given up", |state| state.asked.iter().any(|what| what == "given up"));
+    kernel.end(session);
+}
+
+#[test]
+fn names_are_changed() {
+    let model = Arc::new(Model::default());
+    let (mut kernel, session) = Kernel::serve(&model);
+    let flags = (libc::O_RDWR | libc::O_EXCL | libc::O_TRUNC | libc::O_DIRECT) as u32;
+    let create = [words(&[flags, 0o100600, 0o22, 0]), name("new")].concat();
+    let made = kernel.ask(op::CREATE, SUB, &create).unwrap();
+    // The entry, then the handle; closing it is told.
+    assert_eq!((made.len(), word(&made, 0)), (144, HELLO as u32));
+    assert_eq!(word(&made, 136) & (1 << 5), 0, "no NOFLUSH");
+    assert_eq!(kernel.ask(op::CREATE, ROOT, &create), Err(libc::EROFS));
+    let folder = kernel.ask(op::MKDIR, SUB, &[words(&[0o755, 0]), name("d")].concat()).unwrap();
+    assert_eq!((folder.len(), word(&folder, 0)), (128, MANY as u32));
+    for (opcode, body) in [
+        (op::UNLINK, name("a")),
+        (op::RMDIR, name("b")),
+        (op::RENAME, [longs(&[ROOT]), name("a"), name("b")].concat()),
+        (op::RENAME2, [longs(&[ROOT]), words(&[1, 0]), name("c"), name("d")].concat()),
+    ] {
+        assert_eq!(kernel.ask(opcode, SUB, &body), Ok(vec![]), "{opcode}");
+        assert_eq!(kernel.ask(opcode, ROOT, &body), Err(libc::EROFS), "{opcode}");
+    }
+    // RENAME_EXCHANGE.
+    let exchange = [longs(&[ROOT]), words(&[2, 0]), name("c"), name("d")].concat();
+    assert_eq!(kernel.ask(op::RENAME2, SUB, &exchange), Err(libc::EINVAL));
+    // Mode, size, and the time of now.
+    let valid = 1 | 1 << 3 | 1 << 5 | 1 << 8;
+    let change = [words(&[valid, 0]), longs(&[0, 5, 0, 0, 9, 0]), words(&[0, 0, 0, 0o100640, 0, 1, 2, 0])];
+    assert_eq!(kernel.ask(op::SETATTR, SUB, &change.concat()).map(|body| body.len()), Ok(104));
+    let asked = model.state().asked.join("\n");
+    for said in [
+        "create 2 \"new\" true OpenMode { reads: true, writes: true, truncates: true, direct: true }",
+        "unlink 2 \"a\"",
+        "rmdir 2 \"b\"",
+        "mkdir 2 \"d\"",
+        "rename (2, \"a\") (1, \"b\") false",
+        "rename (2, \"c\") (1, \"d\") true",
+        "change 2 AttributeChanges { size: Some(5), mode: Some(416), uid: None, gid: None, time: Now }",
+    ] {
+        assert!(asked.contains(said), "{said}\n{asked}");
+    }
+    kernel.end(session);
+}
+
 #[test]
 fn what_cannot_be_understood_is_refused() {
     let (mut kernel, session) = Kernel::serve(&Arc::default());
-    let table: [(u32, Vec<u8>); 12] = [
+    let table: [(u32, Vec<u8>); 20] = [
+        (op::WRITE, write(1, 0, b"abc")[..42].to_vec()),
+        (op::CREATE, [words(&[0, 0, 0, 0]), name("a/b")].concat()),
+        (op::SETATTR, vec![0; 79]),
+        (op::UNLINK, name("")),
+        (op::MKDIR, words(&[0, 0])),
+        (op::RENAME, [longs(&[1]), name("a")].concat()),
+        (op::RENAME2, [longs(&[1]), words(&[0, 0]), name("a"), b"no end".to_vec()].concat()),
+        (op::FLUSH, vec![0; 7]),
         (op::LOOKUP, vec![]),
         (op::LOOKUP, b"no end".to_vec()),
         (op::LOOKUP, name("")),
@@ -344,7 +441,7 @@ fn what_cannot_be_understood_is_refused() {
     kernel.send_bytes(&[0xff; 8000]);
     assert_eq!(kernel.answer().error, -libc::EINVAL);
     assert!(kernel.ask(op::GETATTR, ROOT, &[0; 16]).is_ok());
-    assert_eq!(session.stats().malformed, 12 + 4 + 4 + 3 + 1);
+    assert_eq!(session.stats().malformed, 20 + 4 + 4 + 3 + 1);
     kernel.end(session);
 }
 

@@ -1,9 +1,11 @@
 //! Reading folders: streams, offsets, and what another client changes meanwhile.
 
+use flatout_tree::OpenMode;
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 
 use crate::memory::Memory;
+use crate::nobody;
 use crate::*;
 
 #[test]
@@ -135,8 +137,8 @@ fn what_is_known_newer_is_shown_instead_of_what_was_listed() {
     memory.put("a", "longer than it was before");
     memory.delete("b");
     let (a, b) = (ino(&tree, "a"), ino(&tree, "b"));
-    tree.open(a, false).unwrap();
-    assert_eq!(tree.open(b, false).unwrap_err().errno, libc::ENOENT);
+    tree.open(a, OpenMode::read(false), nobody()).unwrap();
+    assert_eq!(tree.open(b, OpenMode::read(false), nobody()).unwrap_err().errno, libc::ENOENT);
     let handle = tree.open_folder(ROOT).unwrap();
     let mut shown = Vec::new();
     tree.read_folder(handle, 2, true, &mut |entry| {
@@ -152,8 +154,8 @@ fn what_is_known_newer_is_shown_instead_of_what_was_listed() {
 fn files_are_no_folders() {
     let tree = Memory::with(&["a", "b/c"]).tree(minute());
     assert_eq!(tree.open_folder(ino(&tree, "a")).unwrap_err().errno, libc::ENOTDIR);
-    assert_eq!(tree.open(ino(&tree, "b"), false).unwrap_err().errno, libc::EISDIR);
+    assert_eq!(tree.open(ino(&tree, "b"), OpenMode::read(false), nobody()).unwrap_err().errno, libc::EISDIR);
     assert_eq!(tree.open_folder(99).unwrap_err().errno, libc::ESTALE);
-    assert_eq!(tree.open(99, false).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(tree.open(99, OpenMode::read(false), nobody()).unwrap_err().errno, libc::ESTALE);
     assert_eq!(tree.attributes(99).unwrap_err().errno, libc::ESTALE);
 }

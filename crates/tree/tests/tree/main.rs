@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod ahead;
+mod changes;
 mod folders;
 mod local;
 mod memory;
@@ -10,14 +11,23 @@ mod names;
 mod opens;
 mod requests;
 mod room;
+mod writes;
 
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use flatout_tree::store::ObjectStore;
-use flatout_tree::{AttributeSource, Attributes, Config, FileKind, Files, FsError, Node, Slices, TreeOf};
+use flatout_tree::{
+    AttributeSource, Attributes, Caller, Config, FileKind, Files, FsError, Node, OpenMode, Process, Slices,
+    TreeOf,
+};
 
 const ROOT: u64 = flatout_tree::ROOT;
+
+/// A thread of a process that is not known.
+fn nobody() -> Caller {
+    Caller { thread: 0, look: |_| Process::default() }
+}
 
 fn minute() -> Config {
     Config { negative_lifetime: Duration::from_secs(20), ..Config::default() }
@@ -75,11 +85,11 @@ fn read<S: ObjectStore>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) 
 /// All that a file says, by one open. As the kernel does: what cannot be opened any more is looked up again,
 /// once.
 fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
-    let open = || tree.open(ino(tree, path), false).map_err(|error| error.errno);
+    let open = || tree.open(ino(tree, path), OpenMode::read(false), nobody()).map_err(|error| error.errno);
     let again = |errno: i32| if errno == libc::ESTALE { open() } else { Err(errno) };
     let handle = open().or_else(again)?.handle;
     let bytes = bytes(tree, handle, 0, 1 << 20);
-    tree.release(handle);
+    tree.release(handle).unwrap();
     bytes
 }
 

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object};
-use flatout_tree::store::{Head, ListingPages, MemoryAccount, ObjectStore, VersionReader};
-use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot};
+use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object, UploadEnded};
+use flatout_tree::store::{
+    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, VersionReader,
+};
+use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot, WriteMoment};
 use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
@@ -31,6 +34,16 @@ pub struct Inner {
     pub page: AtomicUsize,
     pub lists: AtomicU64,
     pub heads: AtomicU64,
+    /// Objects made, copied and deleted.
+    pub writes: AtomicU64,
+    /// Uploads that have begun and not ended.
+    pub uploads: AtomicU64,
+    /// The object that is copied next is replaced by another client right after that.
+    pub replaces_after_copy: AtomicBool,
+    /// So many copies are made, and then none.
+    pub copies_before_failure: AtomicU64,
+    /// An upload takes no more bytes than these until it is allowed to.
+    pub room: Mutex<Option<usize>>,
     pub reads: AtomicU64,
     /// What every request is answered with.
     pub refuses: Mutex<Option<ErrorKind>>,
@@ -68,6 +81,11 @@ impl Memory {
             page: AtomicUsize::new(1000),
             lists: AtomicU64::new(0),
             heads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            uploads: AtomicU64::new(0),
+            replaces_after_copy: AtomicBool::new(false),
+            copies_before_failure: AtomicU64::new(u64::MAX),
+            room: Mutex::default(),
             reads: AtomicU64::new(0),
             refuses: Mutex::default(),
             panics_ahead: AtomicBool::new(false),
@@ -196,6 +214,11 @@ impl Memory {
         if self.0.has_no_times.load(Ordering::Relaxed) { 0 } else { object.modified_s }
     }
 
+    /// All objects of the bucket, and their bytes.
+    pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        self.keys(BUCKET).iter().map(|(key, object)| (key.clone(), object.bytes.clone())).collect()
+    }
+
     pub fn object(&self, key: &str) -> Option<StoredObject> {
         self.keys(BUCKET).get(key).cloned()
     }
@@ -225,6 +248,85 @@ fn no_such(what: &str) -> Error {
 impl ObjectStore for Memory {
     type VersionReader = Reader;
     type MemoryAccount = Charge;
+    type Upload = Upload;
+
+    fn list_deep(&self, under: &Location) -> Result<Box<dyn ListingPages>, Error> {
+        self.0.lists.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, prefix) = under.in_bucket().unwrap();
+        let keys = self.keys(bucket);
+        let found = keys.iter().filter(|(key, _)| key.starts_with(prefix));
+        let entries = found.map(|(key, object)| {
+            Entry::Object(Listed {
+                key: key.clone(),
+                size: object.bytes.len() as u64,
+                etag: self.shown_etag(object),
+                last_modified: self.shown_s(object),
+                storage_class: None,
+            })
+        });
+        Ok(Box::new(Whole(entries.collect())))
+    }
+
+    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error> {
+        self.0.writes.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = to.in_bucket().unwrap();
+        self.check(bucket, key, &condition)?;
+        let object = self.put_in(bucket, key, bytes.to_vec());
+        Ok(self.stored(&object))
+    }
+
+    fn upload(
+        &self,
+        to: &Location,
+        condition: Condition,
+        continues: Option<Object>,
+    ) -> Result<Upload, Error> {
+        self.0.uploads.fetch_add(1, Ordering::Relaxed);
+        let mut bytes = Vec::new();
+        if let Some(object) = continues {
+            let (bucket, key) = object.location.in_bucket().unwrap();
+            let found = self.keys(bucket).get(key).cloned();
+            match found.filter(|found| self.shown_etag(found) == object.etag) {
+                Some(found) => bytes = found.bytes,
+                None => return Err(Error::new(ErrorKind::Changed, "another version")),
+            }
+        }
+        Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes })
+    }
+
+    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
+        self.0.writes.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = from.in_bucket().unwrap();
+        let source = self.keys(bucket).get(key).cloned().ok_or_else(|| no_such("key"))?;
+        let (bucket, key) = to.in_bucket().unwrap();
+        self.check(bucket, key, &condition)?;
+        let left = &self.0.copies_before_failure;
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
+            return Err(Error::new(ErrorKind::Network, "as the test says"));
+        }
+        let made = self.put_in(bucket, key, source.bytes.clone());
+        if self.0.replaces_after_copy.swap(false, Ordering::SeqCst) {
+            self.put(from.key(), "of another client");
+        }
+        Ok(Copied { from_etag: self.shown_etag(&source), stored: self.stored(&made) })
+    }
+
+    fn delete(&self, object: &Location) -> Result<(), Error> {
+        self.0.writes.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = object.in_bucket().unwrap();
+        self.keys(bucket).remove(key);
+        Ok(())
+    }
+
+    fn delete_version(&self, object: &Location, etag: &str) -> Result<(), Error> {
+        let (bucket, key) = object.in_bucket().unwrap();
+        self.check(bucket, key, &Condition::Matches(etag.to_owned()))?;
+        ObjectStore::delete(self, object)
+    }
 
     fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error> {
         let (bucket, prefix) = under.in_bucket().unwrap();
@@ -272,6 +374,89 @@ impl ObjectStore for Memory {
 
     fn unix_s(&self) -> i64 {
         1_600_000_000
+    }
+}
+
+impl Memory {
+    fn check(&self, bucket: &str, key: &str, condition: &Condition) -> Result<(), Error> {
+        let there = self.keys(bucket).get(key).map(|object| object.etag.clone());
+        match condition {
+            Condition::None => Ok(()),
+            Condition::Absent if there.is_none() => Ok(()),
+            Condition::Matches(etag) if there.as_ref() == Some(etag) => Ok(()),
+            Condition::Absent | Condition::Matches(_) => {
+                Err(Error::new(ErrorKind::Changed, "another version is there"))
+            }
+        }
+    }
+
+    fn stored(&self, object: &StoredObject) -> Stored {
+        Stored {
+            size: object.bytes.len() as u64,
+            etag: self.shown_etag(object),
+            modified_s: object.modified_s as i64,
+        }
+    }
+
+    /// Takes so many more bytes of uploads, and then none; `None` for any number.
+    pub fn set_room(&self, bytes: Option<usize>) {
+        *self.0.room.lock().unwrap() = bytes;
+    }
+}
+
+/// An upload; it appears at its end.
+pub struct Upload {
+    memory: Memory,
+    to: Location,
+    condition: Condition,
+    bytes: Vec<u8>,
+}
+
+impl ObjectUpload for Upload {
+    fn write(
+        &mut self,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, UploadEnded> {
+        loop {
+            if self.memory.0.refuses.lock().unwrap().is_some() {
+                return Err(UploadEnded);
+            }
+            let mut room = self.memory.0.room.lock().unwrap();
+            if room.is_none_or(|room| room >= bytes.len()) {
+                if !goes_on(WriteMoment::Take) {
+                    return Ok(false);
+                }
+                *room = room.map(|room| room - bytes.len());
+                self.bytes.extend_from_slice(bytes);
+                return Ok(true);
+            }
+            drop(room);
+            if !goes_on(WriteMoment::Wait) {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn finish(mut self) -> Result<Stored, Error> {
+        let bytes = Arc::new(std::mem::take(&mut self.bytes));
+        ObjectStore::put(&self.memory, &self.to, bytes, self.condition.clone())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.memory.0.uploads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A listing of one page.
+struct Whole(Vec<Entry>);
+
+impl ListingPages for Whole {
+    fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
+        Ok((std::mem::take(&mut self.0), true))
     }
 }
 

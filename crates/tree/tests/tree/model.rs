@@ -7,6 +7,7 @@
 
 mod history;
 
+use flatout_tree::OpenMode;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::memory::Memory;
+use crate::nobody;
 use crate::*;
 
 /// Keys that get in each other's way: files and folders of one name, names that sort between them, markers.
@@ -164,7 +166,7 @@ impl Run {
             self.tree.release_folder(folder.handle);
         }
         for file in std::mem::take(&mut self.files) {
-            self.tree.release(file.handle);
+            self.tree.release(file.handle).unwrap();
         }
         for (ino, (_, _, lookups)) in std::mem::take(&mut self.inodes) {
             self.tree.forget(ino, lookups);
@@ -238,7 +240,7 @@ impl Run {
             Step::Release(at) => {
                 if !self.files.is_empty() {
                     let file = self.files.swap_remove(at.index(self.files.len()));
-                    self.tree.release(file.handle);
+                    self.tree.release(file.handle).unwrap();
                     self.on_let_go(file.ino);
                 }
             }
@@ -542,7 +544,7 @@ impl Run {
         let now = self.now();
         let since_ms = if self.close_to_open { now } else { now - self.lifetime_ms.saturating_sub(1) };
         let mut candidates = self.history.versions(&path, since_ms, now);
-        match self.tree.open(ino, false) {
+        match self.tree.open(ino, OpenMode::read(false), nobody()) {
             Ok(opened) => {
                 assert!(!candidates.is_empty(), "{path} was not there");
                 let (_, before) = self.opened.entry(ino).or_insert_with(|| (since_ms, candidates.clone()));

@@ -1,9 +1,11 @@
 //! How many requests operations cost.
 
+use flatout_tree::OpenMode;
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 
 use crate::memory::Memory;
+use crate::nobody;
 use crate::*;
 
 fn files(folder: &str, count: usize) -> Memory {
@@ -27,9 +29,9 @@ fn what_a_listing_told_is_not_asked_again() {
     for number in 0..2500 {
         let known = tree.lookup(folder, OsStr::new(&format!("{number:05}"))).unwrap();
         assert_eq!(known.attributes.source, AttributeSource::Listing);
-        let opened = tree.open(known.id, false).unwrap();
+        let opened = tree.open(known.id, OpenMode::read(false), nobody()).unwrap();
         tree.attributes(known.id).unwrap();
-        tree.release(opened.handle);
+        tree.release(opened.handle).unwrap();
     }
     // Again, and names that are not there.
     assert_eq!(names(&tree, folder).len(), 2500);
@@ -104,7 +106,7 @@ fn a_folder_whose_names_are_asked_for_is_listed() {
         let before = memory.asked();
         for number in 0..count {
             let known = tree.lookup(folder, OsStr::new(&format!("{number:05}"))).unwrap();
-            tree.release(tree.open(known.id, false).unwrap().handle);
+            tree.release(tree.open(known.id, OpenMode::read(false), nobody()).unwrap().handle).unwrap();
         }
         assert_eq!(memory.asked() - before, 4, "three names, then a page");
     }
@@ -150,6 +152,25 @@ fn names_that_are_not_there_cost_a_listing_in_each_lifetime() {
         (0..1000).for_each(absent);
         assert_eq!(memory.asked() - before, 4 + lifetime);
     }
+}
+
+/// They cost a request each until they are as many as the folder has pages.
+#[test]
+fn many_missing_names_of_a_large_folder_cost_a_listing() {
+    let memory = files("f/", 5_000);
+    let tree = memory.tree(minute());
+    let folder = ino(&tree, "f");
+    assert_eq!(names(&tree, folder).len(), 5_000);
+    let before = memory.asked();
+    for lifetime in 0..5 {
+        for number in 0..600 {
+            let name = format!("no {lifetime} {number}");
+            assert_eq!(tree.lookup(folder, OsStr::new(&name)).unwrap_err().errno, libc::ENOENT);
+        }
+        memory.turn_clock(10_000);
+    }
+    let asked = memory.asked() - before;
+    assert!(asked < 5 * 20, "{asked} requests for 3,000 names");
 }
 
 /// What failed in one of twenty runs: a listing says that a folder is gone, is too old to say so, and makes

@@ -1,9 +1,11 @@
 //! Memory: what is held is told, and what nobody needs goes where it is too much.
 
+use flatout_tree::OpenMode;
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 
 use crate::memory::Memory;
+use crate::nobody;
 use crate::*;
 
 fn wide(folders: usize, files: usize) -> Memory {
@@ -146,12 +148,12 @@ fn forgetting_is_counted() {
     assert!(tree.attributes(ROOT).is_ok());
     // An open file needs its inode.
     let file = ino(&tree, "000/00002");
-    let handle = tree.open(file, false).unwrap().handle;
+    let handle = tree.open(file, OpenMode::read(false), nobody()).unwrap().handle;
     tree.forget(file, 1);
     memory.turn_clock(60_000);
     tree.forget(ROOT, 0);
     assert_eq!(bytes(&tree, handle, 0, 9).unwrap(), b"");
-    tree.release(handle);
+    tree.release(handle).unwrap();
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod refused;
 mod semantics;
 mod services;
 mod versions;
+mod writers;
+mod writes;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -27,7 +27,7 @@ fn keys_are_files_and_folders() {
     let (folder, file) = (fs::metadata(place.at("a")).unwrap(), fs::metadata(place.at("a/d")).unwrap());
     assert!(folder.is_dir() && file.is_file());
     assert_eq!((file.len(), file.nlink(), folder.nlink()), (2 << 20, 1, 1));
-    assert_eq!((file.mode() & 0o7777, folder.mode() & 0o7777), (0o444, 0o555));
+    assert_eq!((file.mode() & 0o7777, folder.mode() & 0o7777), (0o644, 0o755));
     let of_origin = fs::metadata(origin.root().join("bucket/a/d")).unwrap();
     assert_eq!(file.mtime(), of_origin.mtime());
     assert_eq!(errno(File::open(place.at("z/x"))), libc::ENOTDIR);
@@ -50,10 +50,10 @@ fn keys_are_files_and_folders() {
 }
 
 #[test]
-fn nothing_is_written_and_everybody_is_told_so() {
+fn nothing_is_written_where_that_was_asked_for() {
     let (origin, place) =
         (Buckets::new(&[("bucket/folder/file", b"content"), ("bucket/file", b"x")]), Place::new());
-    place.mounted("s3://bucket", &origin.url(), &[]);
+    place.mounted("s3://bucket", &origin.url(), &["--read-only"]);
     let (file, new) = (place.at("file"), place.at("new"));
     let write = |path: &Path| errno(OpenOptions::new().write(true).open(path));
     let tried = [

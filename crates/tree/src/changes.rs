@@ -1,0 +1,483 @@
+//! Names that this mount changes: files removed, folders made and removed, either renamed, attributes set.
+
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flatout_engine::{Entry, Error, ErrorKind, setting, setting_to, text};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
+
+use crate::attributes::{AttributeChanges, FileKind, Node, TimeChange};
+use crate::fact::{Fact, NameStatus};
+use crate::folder_location::{FolderLocation, unlisted};
+use crate::fs_error::FsError;
+use crate::lookup::Lookups;
+use crate::namespace::Namespace;
+use crate::open_files::OpenFiles;
+use crate::store::{ObjectStore, Stored};
+use crate::writers::Writers;
+
+/// Entries of a page that tells whether a folder is empty: its marker, and one more.
+const ENTRIES_TO_TELL: u32 = 2;
+/// Objects of a folder that are copied or deleted at once.
+const AT_ONCE: usize = 16;
+/// Times that differ by no more are one: origins tell whole seconds.
+const TIMES_APART_S: i64 = 2;
+
+pub(crate) struct Changes<S: ObjectStore> {
+    pub(crate) names: Arc<Namespace<S>>,
+    pub(crate) lookups: Arc<Lookups<S>>,
+    pub(crate) files: Arc<OpenFiles<S>>,
+    pub(crate) writers: Arc<Writers<S>>,
+}
+
+impl<S: ObjectStore> Changes<S> {
+    /// A name as a component of a new key.
+    ///
+    /// # Errors
+    /// `EINVAL` for a name that no key can have; as [`Namespace::name_in`].
+    pub(crate) fn new_name<'a>(&self, parent: u64, name: &'a OsStr) -> Result<&'a str, FsError> {
+        self.names.name_in(parent, name).map_err(|error| match error.errno {
+            libc::ENOENT => FsError::of(libc::EILSEQ),
+            _ => error,
+        })
+    }
+
+    pub(crate) fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        let name = self.names.name_in(parent, name)?;
+        match self.lookups.resolve(parent, name)? {
+            NameStatus::Present(FileKind::File, _) => {}
+            NameStatus::Present(FileKind::Folder, _) => return Err(FsError::of(libc::EISDIR)),
+            NameStatus::Absent(_) => return Err(FsError::absent()),
+        }
+        let (location, ino) = {
+            let table = self.names.table();
+            (self.names.object(&table, parent, name)?, table.find(parent, FileKind::File, name))
+        };
+        let writer = ino.and_then(|ino| self.writers.of(ino));
+        let mut work = writer.as_ref().map(|writer| writer.work());
+        let is_at_origin = work.as_ref().is_none_or(|work| work.is_at_origin());
+        if is_at_origin {
+            self.names.store.delete(&location)?;
+        }
+        if let Some(work) = &mut work {
+            work.remove_name(&self.writers.buffers);
+        }
+        drop(work);
+        self.on_removed(parent, name, FileKind::File);
+        Ok(())
+    }
+
+    /// A name is gone. The folder that it was in stays, although no key may say so any more.
+    fn on_removed(&self, parent: u64, name: &str, kind: FileKind) {
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        table.removed(parent, name, kind, now_ms);
+        table.keep_emptied(parent, now_ms);
+        self.names.settle(&mut table);
+    }
+
+    pub(crate) fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        let name = self.new_name(parent, name)?;
+        let asked_ms = match self.lookups.resolve(parent, name)? {
+            NameStatus::Present(..) => return Err(FsError::of(libc::EEXIST)),
+            NameStatus::Absent(asked_ms) => asked_ms,
+        };
+        let location = self.names.location_of(&self.names.table(), parent)?;
+        let FolderLocation::Prefix(folder) = &location else { return Err(FsError::of(libc::EPERM)) };
+        let markers = self.names.config.folder_markers;
+        if markers {
+            let key = format!("{}{name}/", folder.key());
+            let marker = folder.with_key(key).ok_or_else(unlisted)?;
+            self.names.store.put(&marker, Arc::default(), Condition::None)?;
+        }
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        let ino = table.keep(parent, name, FileKind::Folder, Fact::folder(now_ms));
+        table.rewrite(ino, Fact { modified_s: now_s(&self.names), ..Fact::folder(now_ms) });
+        table.set_made_here(ino, !markers, now_ms);
+        // Nothing had the name when it was asked for: the folder is empty.
+        table.set_listing(ino, Arc::new(self.names.empty_listing(asked_ms)));
+        let status = NameStatus::Present(FileKind::Folder, Fact::folder(now_ms));
+        self.names.looked_up(&mut table, parent, name, status)
+    }
+
+    pub(crate) fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        let name = self.names.name_in(parent, name)?;
+        let ino = self.folder(parent, name)?;
+        if let Some(marker) = self.check_empty(ino)? {
+            self.names.store.delete(&marker)?;
+        }
+        self.on_removed(parent, name, FileKind::Folder);
+        Ok(())
+    }
+
+    /// The inode of a folder.
+    fn folder(&self, parent: u64, name: &str) -> Result<u64, FsError> {
+        match self.lookups.resolve(parent, name)? {
+            NameStatus::Present(FileKind::Folder, fact) => {
+                Ok(self.names.table().keep(parent, name, FileKind::Folder, fact))
+            }
+            NameStatus::Present(FileKind::File, _) => Err(FsError::of(libc::ENOTDIR)),
+            NameStatus::Absent(_) => Err(FsError::absent()),
+        }
+    }
+
+    /// Asks whether a folder is empty; its marker, if it has one.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY`, the origin's refusal.
+    fn check_empty(&self, ino: u64) -> Result<Option<Location>, FsError> {
+        let location = {
+            let table = self.names.table();
+            if !table.local_names(ino).is_empty() {
+                return Err(FsError::of(libc::ENOTEMPTY));
+            }
+            self.names.location_of(&table, ino)?
+        };
+        let FolderLocation::Prefix(folder) = location else { return Err(FsError::of(libc::ENOTEMPTY)) };
+        if folder.key().is_empty() {
+            // A bucket.
+            return Err(FsError::of(libc::ENOTEMPTY));
+        }
+        let mut pages = self.names.store.list(&folder, Some(ENTRIES_TO_TELL))?;
+        let mut marker = None;
+        loop {
+            self.names.counters.lookups.count();
+            let (entries, is_last) = pages.next_page()?;
+            for entry in entries {
+                match entry {
+                    Entry::Object(object) if object.key == folder.key() => marker = Some(folder.clone()),
+                    _ => return Err(FsError::of(libc::ENOTEMPTY)),
+                }
+            }
+            if is_last {
+                return Ok(marker);
+            }
+        }
+    }
+
+    pub(crate) fn rename(
+        &self,
+        (from_parent, from_name): (u64, &OsStr),
+        (to_parent, to_name): (u64, &OsStr),
+        exclusive: bool,
+    ) -> Result<(), FsError> {
+        let from = (from_parent, self.names.name_in(from_parent, from_name)?);
+        let to = (to_parent, self.new_name(to_parent, to_name)?);
+        let NameStatus::Present(kind, fact) = self.lookups.resolve(from.0, from.1)? else {
+            return Err(FsError::absent());
+        };
+        if from == to {
+            return Ok(());
+        }
+        let there = match self.lookups.resolve(to.0, to.1)? {
+            NameStatus::Present(..) if exclusive => return Err(FsError::of(libc::EEXIST)),
+            NameStatus::Present(kind, _) => Some(kind),
+            NameStatus::Absent(_) => None,
+        };
+        {
+            let table = self.names.table();
+            let folder = |(parent, name): (u64, &str)| table.find(parent, FileKind::Folder, name);
+            // Into itself, or onto a folder that it lies in.
+            if kind == FileKind::Folder && folder(from).is_some_and(|ino| table.is_within(to.0, ino)) {
+                return Err(FsError::of(libc::EINVAL));
+            }
+            if there.is_some() && folder(to).is_some_and(|ino| table.is_within(from.0, ino)) {
+                return Err(FsError::of(libc::ENOTEMPTY));
+            }
+        }
+        match (kind, there) {
+            (FileKind::File, Some(FileKind::Folder)) => Err(FsError::of(libc::EISDIR)),
+            (FileKind::Folder, Some(FileKind::File)) => Err(FsError::of(libc::ENOTDIR)),
+            (FileKind::File, _) => self.rename_file(from, to, fact, exclusive),
+            (FileKind::Folder, _) => self.rename_folder(from, to, fact, there.is_some()),
+        }
+    }
+
+    fn rename_file(
+        &self,
+        from: (u64, &str),
+        to: (u64, &str),
+        fact: Fact,
+        exclusive: bool,
+    ) -> Result<(), FsError> {
+        let store = &self.names.store;
+        let (source, target, ino, replaced) = {
+            let mut table = self.names.table();
+            let source = self.names.object(&table, from.0, from.1)?;
+            let target = self.names.object(&table, to.0, to.1)?;
+            let ino = table.keep(from.0, from.1, FileKind::File, fact);
+            // It must not go before it has its new name.
+            table.pin(ino);
+            (source, target, ino, table.find(to.0, FileKind::File, to.1))
+        };
+        let _pinned = Pinned { names: &self.names, ino };
+        let writer = self.writers.of(ino);
+        let mut work = writer.as_ref().map(|writer| writer.work());
+        if let Some(work) = &mut work {
+            self.writers.publish(ino, work)?;
+        }
+        let condition = if exclusive { Condition::Absent } else { Condition::None };
+        let copied = store.copy(&source, &target, condition)?;
+        // Whoever wrote the name that is replaced writes to nothing from now on.
+        let replaced = replaced.and_then(|replaced| self.writers.of(replaced));
+        if let Some(replaced) = &replaced {
+            replaced.work().remove_name(&self.writers.buffers);
+        }
+        let deleted = match &copied.from_etag {
+            Some(etag) => store.delete_version(&source, etag),
+            None => store.delete(&source),
+        };
+        let now_ms = self.names.now_ms();
+        if let Err(error) = deleted {
+            let mut table = self.names.table();
+            table.doubt(from.0, from.1, now_ms);
+            table.doubt(to.0, to.1, now_ms);
+            return Err(error.into());
+        }
+        {
+            let mut table = self.names.table();
+            table.rename(ino, to, now_ms);
+            table.rewrite(ino, self.writers.fact(&copied.stored));
+            if from.0 != to.0 {
+                table.keep_emptied(from.0, now_ms);
+            }
+        }
+        if let Some(work) = &mut work {
+            work.moved(&target, &copied.stored);
+        }
+        self.on_moved(ino, &target, &copied.stored);
+        Ok(())
+    }
+
+    /// Handles that read a file go on with its copy, which has the same bytes.
+    fn on_moved(&self, ino: u64, target: &Location, stored: &Stored) {
+        let object = self.writers.fact(stored).version(target.clone());
+        for file in self.files.handles.all().iter().filter(|file| file.ino == ino && file.content().is_some())
+        {
+            if let Ok(content) = self.names.store.content(object.clone()) {
+                file.go_on_with(content, stored.size);
+            }
+        }
+    }
+
+    fn rename_folder(
+        &self,
+        from: (u64, &str),
+        to: (u64, &str),
+        fact: Fact,
+        is_there: bool,
+    ) -> Result<(), FsError> {
+        let (ino, source, target) = {
+            let mut table = self.names.table();
+            let ino = table.keep(from.0, from.1, FileKind::Folder, fact);
+            if table.is_written_below(ino) {
+                return Err(busy(&self.names.location_of(&table, ino)?));
+            }
+            let source = self.names.location_of(&table, ino)?;
+            let above = self.names.location_of(&table, to.0)?;
+            let (FolderLocation::Prefix(source), FolderLocation::Prefix(above)) = (source, above) else {
+                return Err(FsError::of(libc::EPERM));
+            };
+            if source.key().is_empty() {
+                return Err(FsError::of(libc::EPERM));
+            }
+            let key = format!("{}{}/", above.key(), to.1);
+            (ino, source, above.with_key(key).ok_or_else(unlisted)?)
+        };
+        let replaced = if is_there { Some(self.folder(to.0, to.1)?) } else { None };
+        if let Some(replaced) = replaced
+            && let Some(marker) = self.check_empty(replaced)?
+        {
+            self.names.store.delete(&marker)?;
+        }
+        let keys = self.keys_of(&source)?;
+        if !keys.is_empty() {
+            self.move_keys(&source, &target, &keys)?;
+        }
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        table.rename(ino, to, now_ms);
+        if keys.is_empty() {
+            table.set_made_here(ino, true, now_ms);
+        }
+        if from.0 != to.0 {
+            table.keep_emptied(from.0, now_ms);
+        }
+        Ok(())
+    }
+
+    /// All keys below a folder, its marker included, unless they are more than may be renamed.
+    fn keys_of(&self, folder: &Location) -> Result<Vec<String>, FsError> {
+        let most = self.names.config.rename_most;
+        let mut pages = self.names.store.list_deep(folder)?;
+        let mut keys = Vec::new();
+        loop {
+            let (entries, is_last) = pages.next_page()?;
+            keys.extend(entries.into_iter().map(|entry| entry.name().to_owned()));
+            if keys.len() as u64 > most {
+                return Err(too_many(folder, most));
+            }
+            if is_last {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Copies all objects of a folder, then deletes them where they were. A copy that fails undoes the
+    /// others.
+    fn move_keys(&self, source: &Location, target: &Location, keys: &[String]) -> Result<(), FsError> {
+        let store = &self.names.store;
+        let target_of = |key: &str| {
+            target.with_key(format!("{}{}", target.key(), &key[source.key().len()..])).ok_or_else(unlisted)
+        };
+        let source_of = |key: &str| source.with_key(key).ok_or_else(unlisted);
+        let (mut copied, mut failed) = (Vec::new(), None);
+        let copies = many(keys, |key| store.copy(&source_of(key)?, &target_of(key)?, Condition::None));
+        for (key, copy) in keys.iter().zip(copies) {
+            match copy {
+                Ok(made) => copied.push((key, made.from_etag)),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(failed) = failed {
+            many(&copied, |(key, _)| store.delete(&target_of(key)?));
+            return Err(failed.into());
+        }
+        let deleted = many(&copied, |(key, etag)| match etag {
+            Some(etag) => store.delete_version(&source_of(key)?, etag),
+            None => store.delete(&source_of(key)?),
+        });
+        match deleted.into_iter().find_map(Result::err) {
+            Some(failed) => Err(failed.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn change_attributes(
+        &self,
+        node: u64,
+        changes: AttributeChanges,
+        known: Node,
+    ) -> Result<(), FsError> {
+        let AttributeChanges { size, mode, uid, gid, time } = changes;
+        let shown = known.attributes;
+        if let Some(size) = size.filter(|size| *size != shown.size || *size == 0) {
+            self.cut(node, size, shown.size)?;
+        }
+        let is_time_kept = match time {
+            // A file that changes its size changes its time.
+            _ if size.is_some() => true,
+            TimeChange::None => true,
+            TimeChange::Now => {
+                i64::from(now_s(&self.names)).abs_diff(shown.modified_s) <= TIMES_APART_S as u64
+            }
+            TimeChange::To(modified_s) => modified_s == shown.modified_s,
+        };
+        let is_kept = is_time_kept
+            && mode.is_none_or(|mode| mode & 0o7777 == shown.mode & 0o7777)
+            && uid.is_none_or(|uid| uid == shown.uid)
+            && gid.is_none_or(|gid| gid == shown.gid);
+        match is_kept || self.names.config.ignore_attributes {
+            true => Ok(()),
+            false => Err(not_kept()),
+        }
+    }
+
+    fn cut(&self, node: u64, size: u64, from: u64) -> Result<(), FsError> {
+        let (location, kind) = {
+            let table = self.names.table();
+            let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            (self.names.object(&table, inode.parent, &inode.name)?, inode.kind)
+        };
+        if kind == FileKind::Folder {
+            return Err(FsError::of(libc::EISDIR));
+        }
+        if size != 0 {
+            let cause =
+                format!("its {from} bytes cannot be made {size}: a file is cut to nothing, or replaced");
+            let error = Error::new(ErrorKind::Unsupported, cause)
+                .during("truncate", &location)
+                .with_hint("write it anew; lengths of other kinds need staging, which is not there yet");
+            return Err(error.into());
+        }
+        if let Some(writer) = self.writers.of(node) {
+            self.writers.clear(node, &writer);
+            return Ok(());
+        }
+        if from > 0 {
+            let stored = self.names.store.put(&location, Arc::default(), Condition::None)?;
+            self.writers.outdate_readers(node);
+            self.names.table().rewrite(node, self.writers.fact(&stored));
+        }
+        Ok(())
+    }
+}
+
+/// Said once for all files: programs that copy set attributes of each.
+fn not_kept() -> FsError {
+    Error::new(ErrorKind::Unsupported, "an object has no mode, owner or time of its own")
+        .during("change attributes", "of a file")
+        .with_hint([
+            setting_to("attributes", "ignore".to_owned()),
+            text(" says that it is done, and does nothing"),
+        ])
+        .into()
+}
+
+/// Calls `each` for all items, several at a time; the results in their order.
+fn many<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return };
+            let result = each(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..AT_ONCE.min(items.len()) {
+            // Where there is no thread, the others do it all.
+            let _ = std::thread::Builder::new().name("tree-rename".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn now_s<S: ObjectStore>(names: &Namespace<S>) -> u32 {
+    u32::try_from(names.store.unix_s()).unwrap_or(u32::MAX)
+}
+
+fn busy(folder: &FolderLocation) -> FsError {
+    let error = Error::new(ErrorKind::Unsupported, "a file in it is being written")
+        .during("rename", folder.prefix())
+        .with_hint("close the file first");
+    FsError { errno: libc::EBUSY, cause: Some(Arc::new(error)) }
+}
+
+/// mv(1) copies what cannot be renamed.
+fn too_many(folder: &Location, most: u64) -> FsError {
+    let cause = format!("the folder has more than {most} objects, and each would be copied");
+    let error = Error::new(ErrorKind::Unsupported, cause)
+        .during("rename", folder)
+        .with_hint([text("allow it with a larger "), setting("rename-limit")]);
+    FsError { errno: libc::EXDEV, cause: Some(Arc::new(error)) }
+}
+
+/// Keeps an inode for as long as it lives.
+struct Pinned<'a, S: ObjectStore> {
+    names: &'a Namespace<S>,
+    ino: u64,
+}
+
+impl<S: ObjectStore> Drop for Pinned<'_, S> {
+    fn drop(&mut self) {
+        self.names.unpin(self.ino);
+    }
+}

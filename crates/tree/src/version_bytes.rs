@@ -1,0 +1,39 @@
+//! The bytes of a version, for whoever waits for them.
+
+use crate::fs_error::FsError;
+use crate::store::VersionReader;
+
+/// Hands the bytes of a version on, piece by piece.
+pub(crate) fn read_whole<R: VersionReader>(
+    reader: &R,
+    size: usize,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), FsError>,
+) -> Result<(), FsError> {
+    const PIECE: usize = 1 << 20;
+    let mut at = 0;
+    while at < size {
+        let bytes = read_now(reader, at as u64, PIECE.min(size - at))?;
+        if bytes.is_empty() {
+            return Err(FsError::of(libc::EIO));
+        }
+        each(&bytes)?;
+        at += bytes.len();
+    }
+    Ok(())
+}
+
+/// Reads, and waits for the bytes.
+pub(crate) fn read_now<R: VersionReader>(reader: &R, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
+    let (send, receive) = std::sync::mpsc::sync_channel(1);
+    let cancel = reader.read(at, bytes, move |read| {
+        let read = read.map(|slices| {
+            let mut bytes = Vec::new();
+            slices.for_each(|slice| bytes.extend_from_slice(slice));
+            bytes
+        });
+        let _ = send.send(read);
+    });
+    let read = receive.recv().map_err(|_| FsError::of(libc::EIO));
+    drop(cancel);
+    Ok(read??)
+}

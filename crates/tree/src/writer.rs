@@ -1,0 +1,578 @@
+//! A file that is being written: what is in memory of it, and the upload that runs. All handles of the file
+//! share it.
+//!
+//! ```text
+//! up to BUFFERED_MOST:  a buffer ── close, fsync: PUT ── stays: more may follow, and it can be read
+//! longer:               buffer ─▶ upload in parts ── close, fsync: complete
+//! more after that:      an upload that continues the published object
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use flatout_engine::{Error, ErrorKind, Object};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
+
+use crate::buffers::{BufferedBytes, Buffers};
+use crate::files::WriteMoment;
+use crate::fs_error::FsError;
+use crate::store::{ObjectStore, ObjectUpload, Stored, VersionReader};
+use crate::version_bytes::{read_now, read_whole};
+
+/// A file of up to this length is kept in memory until it is closed, and sent by one request.
+pub(crate) const BUFFERED_MOST: usize = 1 << 20;
+/// A file without a name, which is never sent, may have as much.
+const NAMELESS_MOST: usize = 64 << 20;
+/// An object of at least this length is continued by the origin; a shorter one is read and sent again.
+const CONTINUED_FROM: u64 = 8 << 20;
+/// Parts of one write(2) may come in another order than that of their offsets.
+const OUT_OF_ORDER: Duration = Duration::from_millis(200);
+
+/// What stat(2) shows of a file while it is written.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenSize {
+    end: AtomicU64,
+    modified_s: AtomicI64,
+}
+
+impl WrittenSize {
+    /// In bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// In seconds since 1970.
+    pub(crate) fn modified_s(&self) -> i64 {
+        self.modified_s.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) struct FileWriter<S: ObjectStore> {
+    store: Arc<S>,
+    buffers: Arc<Buffers<S::MemoryAccount>>,
+    pub(crate) size: Arc<WrittenSize>,
+    /// Whoever holds it writes, publishes or reads; others wait. It may be held for as long as an upload
+    /// takes.
+    turn: Mutex<Work<S>>,
+    /// The file has grown.
+    grown: Condvar,
+    /// An earlier version is part of what is written: what was added to it is of use by itself.
+    goes_on: Arc<AtomicBool>,
+    /// It is of no use to anybody: a new file whose writer was killed.
+    is_abandoned: AtomicBool,
+}
+
+pub(crate) struct Work<S: ObjectStore> {
+    location: Location,
+    /// The version that the origin has, as far as this writer has made or found it, and its reader once
+    /// somebody reads it.
+    published: Option<Published<S>>,
+    content: Content<S>,
+    /// The origin may have an object of its name.
+    is_at_origin: bool,
+    /// What has been written is not all published.
+    is_dirty: bool,
+    condition: Condition,
+    /// What went wrong; every later call fails with it.
+    failure: Option<FsError>,
+    /// Its name was removed: it is never published.
+    is_nameless: bool,
+    goes_on: Arc<AtomicBool>,
+}
+
+struct Published<S: ObjectStore> {
+    object: Object,
+    modified_s: i64,
+    reader: Option<S::VersionReader>,
+}
+
+enum Content<S: ObjectStore> {
+    /// All bytes of the file.
+    Buffered(BufferedBytes<S::MemoryAccount>),
+    /// The published version, and nothing more.
+    Published,
+    Upload(S::Upload),
+    /// What was written is lost.
+    Lost,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    All,
+    /// Nothing was written: the caller does not wait.
+    WouldWait,
+}
+
+/// Where a read finds its bytes.
+pub(crate) enum ReadFrom<R> {
+    Bytes(Vec<u8>),
+    /// Of this version, from that byte on, so many.
+    Version(R, u64, usize),
+}
+
+impl<S: ObjectStore> FileWriter<S> {
+    /// A writer of a new file, or of one that is replaced.
+    pub(crate) fn of_new(
+        store: Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        location: Location,
+        condition: Condition,
+    ) -> FileWriter<S> {
+        let content = Content::Buffered(buffers.empty());
+        FileWriter::of(store, buffers, location, condition, None, content, true)
+    }
+
+    /// A writer that goes on from a version.
+    pub(crate) fn of_version(
+        store: Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        object: Object,
+        modified_s: i64,
+    ) -> FileWriter<S> {
+        let location = object.location.clone();
+        let published = Some(Published { object, modified_s, reader: None });
+        FileWriter::of(store, buffers, location, Condition::None, published, Content::Published, false)
+    }
+
+    fn of(
+        store: Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        location: Location,
+        condition: Condition,
+        published: Option<Published<S>>,
+        content: Content<S>,
+        is_dirty: bool,
+    ) -> FileWriter<S> {
+        let size = WrittenSize {
+            end: AtomicU64::new(published.as_ref().map_or(0, |published| published.object.size)),
+            modified_s: AtomicI64::new(
+                published.as_ref().map_or_else(|| store.unix_s(), |published| published.modified_s),
+            ),
+        };
+        let goes_on = Arc::new(AtomicBool::new(published.is_some()));
+        FileWriter {
+            store,
+            buffers: buffers.clone(),
+            size: Arc::new(size),
+            turn: Mutex::new(Work {
+                location,
+                // A new file that is to be exclusive is not there.
+                is_at_origin: condition != Condition::Absent,
+                published,
+                content,
+                is_dirty,
+                condition,
+                failure: None,
+                is_nameless: false,
+                goes_on: goes_on.clone(),
+            }),
+            grown: Condvar::new(),
+            goes_on,
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// The writer was killed: a new file is given up, whether all of it was written or not. `false` for one
+    /// that goes on from a version.
+    pub(crate) fn abandon(&self) -> bool {
+        let is_new = !self.goes_on.load(Ordering::Acquire);
+        self.is_abandoned.fetch_or(is_new, Ordering::AcqRel);
+        is_new
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    /// Waits for what others do with the file.
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work<S>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_work(&self) -> Option<MutexGuard<'_, Work<S>>> {
+        match self.turn.try_lock() {
+            Ok(work) => Some(work),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Writes all of `bytes` if that waits for nothing.
+    ///
+    /// # Errors
+    /// As [`FileWriter::write`].
+    pub(crate) fn write_at_once(&self, at: u64, bytes: &[u8]) -> Result<Wrote, FsError> {
+        let Some(mut work) = self.try_work() else { return Ok(Wrote::WouldWait) };
+        if work.failure.is_none() && at != self.size.end() || !work.may_write_at_once(bytes.len()) {
+            return Ok(Wrote::WouldWait);
+        }
+        let wrote = self.append(&mut work, bytes, &mut |moment| moment == WriteMoment::Take)?;
+        Ok(if wrote { Wrote::All } else { Wrote::WouldWait })
+    }
+
+    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` elsewhere than at the end; `EINTR` where the wait was given up; what the upload failed
+    /// with.
+    pub(crate) fn write(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        let mut work = self.work();
+        if at > self.size.end() && work.failure.is_none() {
+            let early = |_: &mut Work<S>| at > self.size.end();
+            let waited = self.grown.wait_timeout_while(work, OUT_OF_ORDER, early);
+            work = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // Whoever waited for its turn may have been given up meanwhile.
+        if !goes_on(WriteMoment::Wait) {
+            return Err(FsError::of(libc::EINTR));
+        }
+        if work.failure.is_none() && at != self.size.end() {
+            return Err(elsewhere(&work.location, at, self.size.end()));
+        }
+        match self.append(&mut work, bytes, goes_on)? {
+            true => Ok(()),
+            false => Err(FsError::of(libc::EINTR)),
+        }
+    }
+
+    /// All of `bytes`, or none and `false`.
+    fn append(
+        &self,
+        work: &mut Work<S>,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, FsError> {
+        if let Some(failure) = &work.failure {
+            return Err(failure.clone());
+        }
+        let wrote = match work.try_append(&self.store, &self.buffers, bytes, goes_on) {
+            Ok(wrote) => wrote,
+            Err(error) => return Err(work.fail(error)),
+        };
+        if wrote {
+            work.is_dirty = true;
+            self.is_abandoned.store(false, Ordering::Release);
+            self.size.end.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+            self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
+            self.grown.notify_all();
+        }
+        Ok(wrote)
+    }
+
+    /// Cuts it to no bytes; what was written and not published is forgotten.
+    pub(crate) fn clear(&self) {
+        let mut work = self.work();
+        work.content = Content::Buffered(self.buffers.empty());
+        work.is_dirty = true;
+        work.failure = None;
+        self.goes_on.store(false, Ordering::Release);
+        if let Some(Published { object, .. }) = work.published.take() {
+            // It is replaced, whichever version is there by then.
+            work.location = object.location;
+            work.condition = Condition::None;
+        }
+        self.size.end.store(0, Ordering::Release);
+        self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
+    }
+
+    /// The bytes `at..at + bytes`, or the version that has them. `may_publish`: where they have left memory
+    /// and are not published, the file is published first.
+    ///
+    /// # Errors
+    /// `EBUSY` where they can only be read once the file is published; what the upload failed with.
+    pub(crate) fn read(
+        &self,
+        at: u64,
+        bytes: usize,
+        may_publish: bool,
+        publish: impl FnOnce(&mut Work<S>) -> Result<(), FsError>,
+    ) -> Result<ReadFrom<S::VersionReader>, FsError> {
+        let mut work = self.work();
+        if let Some(failure) = &work.failure {
+            return Err(failure.clone());
+        }
+        if let Content::Buffered(buffer) = &work.content {
+            let from = usize::try_from(at).unwrap_or(usize::MAX).min(buffer.bytes().len());
+            let to = from.saturating_add(bytes).min(buffer.bytes().len());
+            return Ok(ReadFrom::Bytes(buffer.bytes()[from..to].to_vec()));
+        }
+        let until = at.saturating_add(bytes as u64).min(self.size.end());
+        if at >= until {
+            return Ok(ReadFrom::Bytes(Vec::new()));
+        }
+        if work.published.as_ref().is_none_or(|published| until > published.object.size) {
+            if !may_publish {
+                return Err(FsError {
+                    errno: libc::EBUSY,
+                    cause: Some(Arc::new(unpublished(&work.location))),
+                });
+            }
+            publish(&mut work)?;
+        }
+        let bytes = usize::try_from(until - at).unwrap_or(bytes);
+        Ok(ReadFrom::Version(work.reader(&self.store)?, at, bytes))
+    }
+}
+
+impl<R: VersionReader> ReadFrom<R> {
+    /// Waits for the bytes.
+    pub(crate) fn now(self) -> Result<Vec<u8>, FsError> {
+        match self {
+            ReadFrom::Bytes(bytes) => Ok(bytes),
+            ReadFrom::Version(reader, at, bytes) => read_now(&reader, at, bytes),
+        }
+    }
+}
+
+impl<S: ObjectStore> Work<S> {
+    fn may_write_at_once(&self, bytes: usize) -> bool {
+        match &self.content {
+            Content::Buffered(buffer) => self.is_nameless || buffer.bytes().len() + bytes <= BUFFERED_MOST,
+            Content::Upload(_) => true,
+            Content::Published | Content::Lost => self.failure.is_some(),
+        }
+    }
+
+    fn try_append(
+        &mut self,
+        store: &Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        bytes: &[u8],
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, FsError> {
+        if let Content::Published = self.content {
+            self.go_on(store, buffers)?;
+        }
+        if let Content::Buffered(buffer) = &mut self.content {
+            let most = if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST };
+            if buffer.bytes().len() + bytes.len() <= most {
+                return if goes_on(WriteMoment::Take) {
+                    buffer.extend(bytes).map(|()| true)
+                } else {
+                    Ok(false)
+                };
+            }
+            if self.is_nameless {
+                let cause = "a file whose name was removed is kept in memory, and has at most 64MiB";
+                let error = Error::new(ErrorKind::Unsupported, cause).during("write", &self.location);
+                return Err(FsError { errno: libc::ENOSPC, cause: Some(Arc::new(error)) });
+            }
+            let first = std::mem::replace(buffer, buffers.empty());
+            let condition = self.condition_now();
+            let mut upload = store.upload(&self.location, condition, None)?;
+            // These bytes were taken before.
+            let mut waits = |moment| moment == WriteMoment::Take || goes_on(moment);
+            match upload.write(first.bytes(), &mut waits) {
+                Ok(true) => self.content = Content::Upload(upload),
+                Ok(false) => {
+                    self.content = Content::Buffered(first);
+                    return Ok(false);
+                }
+                Err(_) => return Err(ended(upload)),
+            }
+        }
+        let Content::Upload(upload) = &mut self.content else { return Err(FsError::of(libc::EIO)) };
+        match upload.write(bytes, goes_on) {
+            Ok(wrote) => Ok(wrote),
+            Err(_) => match std::mem::replace(&mut self.content, Content::Lost) {
+                Content::Upload(upload) => Err(ended(upload)),
+                _ => Err(FsError::of(libc::EIO)),
+            },
+        }
+    }
+
+    /// Before the first write after a published version: its bytes become those of the buffer, or of the
+    /// upload.
+    fn go_on(&mut self, store: &Arc<S>, buffers: &Arc<Buffers<S::MemoryAccount>>) -> Result<(), FsError> {
+        let Some(published) = &self.published else { return Err(FsError::of(libc::EIO)) };
+        let object = published.object.clone();
+        let condition = self.condition_now();
+        if object.size >= CONTINUED_FROM && object.etag.is_some() {
+            self.content = Content::Upload(store.upload(&self.location, condition, Some(object))?);
+            return Ok(());
+        }
+        let size = usize::try_from(object.size).map_err(|_| FsError::of(libc::EFBIG))?;
+        let reader = self.reader(store)?;
+        if size <= BUFFERED_MOST {
+            let mut buffer = buffers.empty();
+            read_whole(&reader, size, &mut |bytes| buffer.extend(bytes))?;
+            self.content = Content::Buffered(buffer);
+            return Ok(());
+        }
+        let mut upload = store.upload(&self.location, condition, None)?;
+        let mut has_ended = false;
+        read_whole(&reader, size, &mut |bytes| {
+            has_ended |= !has_ended && upload.write(bytes, &mut |_| true).is_err();
+            Ok(())
+        })?;
+        if has_ended {
+            return Err(ended(upload));
+        }
+        self.content = Content::Upload(upload);
+        Ok(())
+    }
+
+    /// On which condition the next version is made: an object that is continued must still be that version.
+    fn condition_now(&self) -> Condition {
+        let etag = self.published.as_ref().and_then(|published| published.object.etag.clone());
+        let is_strong = |etag: &String| !etag.starts_with("W/");
+        match etag.filter(is_strong) {
+            Some(etag) if !matches!(self.location, Location::Oss { .. }) => Condition::Matches(etag),
+            _ => self.condition.clone(),
+        }
+    }
+
+    /// Makes what has been written the object; the new version, unless there is none.
+    ///
+    /// # Errors
+    /// Why it could not be made. Every later call fails with it, too.
+    pub(crate) fn publish(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if !self.is_dirty || self.is_nameless {
+            return Ok(None);
+        }
+        let stored = match std::mem::replace(&mut self.content, Content::Lost) {
+            Content::Buffered(buffer) => {
+                let put = store.put(&self.location, buffer.shared(), self.condition_now());
+                self.content = Content::Buffered(buffer);
+                put
+            }
+            Content::Upload(upload) => upload.finish(),
+            content @ (Content::Published | Content::Lost) => {
+                self.content = content;
+                return Ok(None);
+            }
+        };
+        let stored = stored.map_err(|error| self.fail(not_published(error)))?;
+        if let Content::Lost = self.content {
+            self.content = Content::Published;
+        }
+        self.on_published(&stored);
+        Ok(Some(stored))
+    }
+
+    fn on_published(&mut self, stored: &Stored) {
+        let object = Object {
+            location: self.location.clone(),
+            size: stored.size,
+            etag: stored.etag.clone(),
+            modified_s: None,
+        };
+        self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
+        self.condition = Condition::None;
+        self.is_dirty = false;
+        self.is_at_origin = true;
+        self.goes_on.store(true, Ordering::Release);
+    }
+
+    fn fail(&mut self, failure: FsError) -> FsError {
+        // Memory that is short now may be there later.
+        if failure.errno != libc::ENOMEM {
+            self.failure = Some(failure.clone());
+        }
+        failure
+    }
+
+    fn reader(&mut self, store: &Arc<S>) -> Result<S::VersionReader, FsError> {
+        let Some(published) = &mut self.published else { return Err(FsError::of(libc::EIO)) };
+        if published.reader.is_none() {
+            published.reader = Some(store.content(published.object.clone())?);
+        }
+        Ok(published.reader.clone().expect("it was set just now"))
+    }
+
+    /// Whether something is written that is not published and not lost.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty && !self.is_nameless && self.failure.is_none()
+    }
+
+    /// Whether the origin may have an object of its name.
+    pub(crate) fn is_at_origin(&self) -> bool {
+        self.is_at_origin
+    }
+
+    pub(crate) fn failure(&self) -> Option<&FsError> {
+        self.failure.as_ref()
+    }
+
+    /// Whether the origin has a version that this writer has made or found.
+    pub(crate) fn has_published(&self) -> bool {
+        self.published.is_some()
+    }
+
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Nobody writes any more: what was not published is given up, which may wait for the origin.
+    pub(crate) fn let_go(&mut self) {
+        self.content = Content::Lost;
+        self.published = None;
+    }
+
+    /// Its name was removed: it is never published.
+    pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
+        self.is_nameless = true;
+        if let Content::Upload(_) = self.content {
+            // What left memory cannot be read any more.
+            self.content = Content::Buffered(buffers.empty());
+            self.failure = Some(FsError::of(libc::ESTALE));
+        }
+    }
+
+    /// The object was copied to another name, which it has from now on. All has been published before.
+    pub(crate) fn moved(&mut self, location: &Location, stored: &Stored) {
+        self.location = location.clone();
+        self.on_published(stored);
+        if !matches!(self.content, Content::Buffered(_)) {
+            self.content = Content::Published;
+        }
+    }
+}
+
+fn ended<U: ObjectUpload>(upload: U) -> FsError {
+    match upload.finish() {
+        Err(error) => not_published(error),
+        // It has ended, and has its object: what follows is lost.
+        Ok(_) => FsError::of(libc::EIO),
+    }
+}
+
+/// A failed upload as the writer hears of it. A version that was replaced by another client, and an object
+/// that was to be new, are told apart.
+fn not_published(error: Error) -> FsError {
+    if error.is_there() {
+        return FsError { errno: libc::EEXIST, cause: Some(Arc::new(error)) };
+    }
+    match error.kind() {
+        // The bucket: a writer takes ENOENT for its file's name.
+        ErrorKind::NotFound => FsError { errno: libc::EIO, cause: Some(Arc::new(error)) },
+        _ => error.into(),
+    }
+}
+
+fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
+    let cause = format!(
+        "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
+    );
+    let error = Error::new(ErrorKind::Unsupported, cause)
+        .during("write", location)
+        .with_hint("write it on a disk, and copy it when it is whole: there is no staging yet");
+    error.into()
+}
+
+fn unpublished(location: &Location) -> Error {
+    Error::new(ErrorKind::Unsupported, "it is being written, and has not been closed yet")
+        .during("read", location)
+        .with_hint("read it once its writer has closed it")
+}

@@ -1,0 +1,418 @@
+//! Files that are being written: opened, created, published, closed. Each has one writer, which its handles
+//! share (`writer.rs`).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flatout_engine::{Error, ErrorKind, setting, text};
+use flatout_wire::object_options::Condition;
+
+use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
+use crate::buffers::Buffers;
+use crate::etag::Etag;
+use crate::fact::{Fact, NameStatus};
+use crate::files::WriteMoment;
+use crate::fs_error::FsError;
+use crate::hash::BuildIdentityHasher;
+use crate::namespace::Namespace;
+use crate::open_files::{OpenFile, OpenFiles};
+use crate::store::{ObjectStore, Stored};
+use crate::writer::{FileWriter, Work, Wrote};
+
+pub(crate) struct Writers<S: ObjectStore> {
+    names: Arc<Namespace<S>>,
+    files: Arc<OpenFiles<S>>,
+    pub(crate) buffers: Arc<Buffers<S::MemoryAccount>>,
+    /// Writes that were taken: where there are more, whoever waits for room gets some in the end.
+    taken: AtomicU64,
+    /// By inode.
+    open: Mutex<HashMap<u64, Opened<S>, BuildIdentityHasher>>,
+}
+
+struct Opened<S: ObjectStore> {
+    writer: Arc<FileWriter<S>>,
+    handles: u32,
+}
+
+/// A handle that writes.
+pub(crate) struct WriteHandle<S: ObjectStore> {
+    pub(crate) writer: Arc<FileWriter<S>>,
+    reads: bool,
+    owners: Mutex<Owners>,
+}
+
+/// Who writes by a handle: the process that opened it, and those that wrote. A child that was forked
+/// meanwhile closes the handle, too, and publishes nothing by that.
+#[derive(Default)]
+struct Owners {
+    last_thread: u32,
+    processes: Vec<u32>,
+    /// One of them is not known.
+    any: bool,
+}
+
+impl Owners {
+    fn add(&mut self, caller: Caller) {
+        if caller.thread == self.last_thread && !self.processes.is_empty() {
+            return;
+        }
+        self.last_thread = caller.thread;
+        match (caller.look)(caller.thread).id {
+            0 => self.any = true,
+            id if !self.processes.contains(&id) => self.processes.push(id),
+            _ => {}
+        }
+    }
+
+    fn has(&self, process: u32) -> bool {
+        self.any || process == 0 || self.processes.contains(&process)
+    }
+}
+
+impl<S: ObjectStore> WriteHandle<S> {
+    fn new(writer: Arc<FileWriter<S>>, reads: bool, caller: Caller) -> WriteHandle<S> {
+        let mut owners = Owners::default();
+        owners.add(caller);
+        WriteHandle { writer, reads, owners: Mutex::new(owners) }
+    }
+
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: ObjectStore> Writers<S> {
+    pub(crate) fn new(names: Arc<Namespace<S>>, files: Arc<OpenFiles<S>>) -> Writers<S> {
+        let buffers = Buffers::new(names.store.account(), names.config.buffers_bytes);
+        Writers { names, files, buffers, taken: AtomicU64::new(0), open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Opened<S>, BuildIdentityHasher>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.open().len() as u64
+    }
+
+    /// The writer of a file, if it is being written.
+    pub(crate) fn of(&self, ino: u64) -> Option<Arc<FileWriter<S>>> {
+        self.open().get(&ino).map(|opened| opened.writer.clone())
+    }
+
+    /// A handle on a file that is being written; `None` if it is not.
+    pub(crate) fn open_written(&self, ino: u64, mode: OpenMode, caller: Caller) -> Option<OpenedFile> {
+        let writer = {
+            let mut open = self.open();
+            let opened = open.get_mut(&ino)?;
+            opened.handles += u32::from(mode.writes);
+            opened.writer.clone()
+        };
+        if mode.truncates {
+            self.clear(ino, &writer);
+        }
+        self.names.table().open(ino);
+        let written = mode.writes.then(|| WriteHandle::new(writer, mode.reads, caller));
+        Some(self.opened(OpenFile::of_written(ino, written)))
+    }
+
+    /// Opens a file that nobody writes to be written. What is known of it is true as far as anybody has to
+    /// know.
+    pub(crate) fn open_to_write(
+        &self,
+        ino: u64,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<OpenedFile, FsError> {
+        let stale = || FsError::of(libc::ESTALE);
+        let store = &self.names.store;
+        let mut open = self.open();
+        if open.contains_key(&ino) {
+            drop(open);
+            return self.open_written(ino, mode, caller).ok_or_else(stale);
+        }
+        let mut table = self.names.table();
+        let inode = table.get(ino).filter(|inode| !inode.is_replaced()).ok_or_else(stale)?;
+        let location = self.names.object(&table, inode.parent, &inode.name)?;
+        let writer = Arc::new(match mode.truncates {
+            true => FileWriter::of_new(store.clone(), &self.buffers, location, Condition::None),
+            false => {
+                let (object, modified_s) = (inode.fact.version(location), i64::from(inode.fact.modified_s));
+                FileWriter::of_version(store.clone(), &self.buffers, object, modified_s)
+            }
+        });
+        table.open(ino);
+        table.begin_writing(ino, writer.size.clone());
+        drop(table);
+        if mode.truncates {
+            self.outdate_readers(ino);
+        }
+        open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
+        drop(open);
+        let written = WriteHandle::new(writer, mode.reads, caller);
+        Ok(self.opened(OpenFile::of_written(ino, Some(written))))
+    }
+
+    /// Makes a file of a name that nothing has.
+    pub(crate) fn create(
+        &self,
+        (parent, name): (u64, &str),
+        exclusive: bool,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<(Node, OpenedFile), FsError> {
+        let store = &self.names.store;
+        let condition = if exclusive { Condition::Absent } else { Condition::None };
+        let mut open = self.open();
+        let mut table = self.names.table();
+        let location = self.names.object(&table, parent, name)?;
+        let now_ms = self.names.now_ms();
+        let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition));
+        let fact = self.fact(&Stored { modified_s: store.unix_s(), ..Stored::default() });
+        let ino = table.keep(parent, name, FileKind::File, fact.clone());
+        if open.contains_key(&ino) {
+            return Err(FsError::of(libc::EEXIST));
+        }
+        table.rewrite(ino, Fact { asked_ms: now_ms, ..fact });
+        table.open(ino);
+        table.begin_writing(ino, writer.size.clone());
+        let node = self.names.looked_up(
+            &mut table,
+            parent,
+            name,
+            NameStatus::Present(FileKind::File, self.fact(&Stored::default())),
+        )?;
+        drop(table);
+        open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
+        drop(open);
+        let written = WriteHandle::new(writer, mode.reads, caller);
+        Ok((node, self.opened(OpenFile::of_written(ino, Some(written)))))
+    }
+
+    /// What is written passes the page cache: it would be copied once more, and nothing else.
+    fn opened(&self, file: OpenFile<S>) -> OpenedFile {
+        let handle = self.files.handles.add(file);
+        OpenedFile { handle, direct: true, keep_cache: false, has_changed: false, is_written: true }
+    }
+
+    /// # Errors
+    /// `EBADF` for one that does not write.
+    pub(crate) fn handle(&self, handle: u64) -> Result<Arc<OpenFile<S>>, FsError> {
+        let file = self.files.handles.get(handle)?;
+        if file.written.is_some() { Ok(file) } else { Err(FsError::of(libc::EBADF)) }
+    }
+
+    pub(crate) fn write_known(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+    ) -> Option<Result<(), FsError>> {
+        let file = match self.handle(handle) {
+            Ok(file) => file,
+            Err(error) => return Some(Err(error)),
+        };
+        let written = file.written.as_ref()?;
+        written.owners().add(caller);
+        match written.writer.write_at_once(at, bytes) {
+            Ok(Wrote::WouldWait) => None,
+            Ok(Wrote::All) => {
+                self.taken.fetch_add(1, Ordering::Relaxed);
+                Some(Ok(()))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    pub(crate) fn write(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<(), FsError> {
+        let file = self.handle(handle)?;
+        let written = file.written.as_ref().ok_or_else(|| FsError::of(libc::EBADF))?;
+        written.owners().add(caller);
+        let (mut seen, mut since_ms, mut is_stuck) = (self.taken(), self.names.now_ms(), false);
+        let mut waits = |moment| {
+            let (taken, now_ms) = (self.taken(), self.names.now_ms());
+            if taken != seen {
+                (seen, since_ms) = (taken, now_ms);
+            }
+            is_stuck = moment == WriteMoment::Wait && now_ms.saturating_sub(since_ms) > STUCK_MS;
+            !is_stuck && goes_on(moment)
+        };
+        let wrote = written.writer.write(at, bytes, &mut waits);
+        match is_stuck && wrote.is_err() {
+            true => Err(stuck(&written.writer)),
+            false => {
+                self.taken.fetch_add(u64::from(wrote.is_ok()), Ordering::Relaxed);
+                wrote
+            }
+        }
+    }
+
+    fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn flush_known(&self, handle: u64, caller: Caller) -> Option<Result<(), FsError>> {
+        let file = match self.files.handles.get(handle) {
+            Ok(file) => file,
+            Err(error) => return Some(Err(error)),
+        };
+        let Some(written) = &file.written else { return Some(Ok(())) };
+        let process = (caller.look)(caller.thread);
+        let is_done = !written.owners().has(process.id) || process.is_killed && written.writer.abandon();
+        is_done.then_some(Ok(()))
+    }
+
+    pub(crate) fn flush(&self, handle: u64, caller: Caller) -> Result<(), FsError> {
+        match self.flush_known(handle, caller) {
+            Some(flushed) => flushed,
+            None => self.sync(handle),
+        }
+    }
+
+    pub(crate) fn sync(&self, handle: u64) -> Result<(), FsError> {
+        let file = self.files.handles.get(handle)?;
+        let Some(written) = &file.written else { return Ok(()) };
+        self.publish(file.ino, &mut written.writer.work())
+    }
+
+    /// Makes what was written the object.
+    pub(crate) fn publish(&self, ino: u64, work: &mut Work<S>) -> Result<(), FsError> {
+        if let Some(stored) = work.publish(&self.names.store)? {
+            self.names.counters.published.count();
+            self.on_published(ino, work, &stored);
+        }
+        Ok(())
+    }
+
+    /// The origin has a version that this mount has made.
+    pub(crate) fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
+        self.names.table().rewrite(ino, self.fact(stored));
+        let readers = self.files.handles.all();
+        let mut readers = readers.iter().filter(|file| file.ino == ino && file.written.is_none()).peekable();
+        if readers.peek().is_none() {
+            return;
+        }
+        let object = self.fact(stored).version(work.location().clone());
+        // A handle that cannot be given the new version has what it had.
+        if let Ok(content) = self.names.store.content(object) {
+            readers.for_each(|file| file.go_on_with(content.clone(), stored.size));
+        }
+    }
+
+    /// What is known of a version that this mount has made.
+    pub(crate) fn fact(&self, stored: &Stored) -> Fact {
+        Fact {
+            size: stored.size,
+            asked_ms: self.names.now_ms(),
+            etag: Etag::of(stored.etag.as_deref()),
+            modified_s: u32::try_from(stored.modified_s).unwrap_or(u32::MAX),
+            source: AttributeSource::Written,
+        }
+    }
+
+    /// Cuts a file to nothing.
+    pub(crate) fn clear(&self, ino: u64, writer: &FileWriter<S>) {
+        writer.clear();
+        self.outdate_readers(ino);
+    }
+
+    /// Handles that read the version of now read nothing more.
+    pub(crate) fn outdate_readers(&self, ino: u64) {
+        let files = self.files.handles.all();
+        files
+            .iter()
+            .filter(|file| file.ino == ino && file.written.is_none())
+            .for_each(|file| file.set_stale());
+    }
+
+    /// Whether a read has to be asked of the file's writer.
+    pub(crate) fn has_to_be_asked(&self, handle: u64, at: u64, bytes: usize) -> bool {
+        let Ok(file) = self.files.handles.get(handle) else { return false };
+        if file.written.is_some() {
+            return true;
+        }
+        let is_of_version =
+            file.content().is_some_and(|(_, length)| at.saturating_add(bytes as u64) <= length);
+        !file.is_stale() && !is_of_version && self.open().contains_key(&file.ino)
+    }
+
+    pub(crate) fn read(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
+        let file = self.files.handles.get(handle)?;
+        let (writer, may_publish) = match &file.written {
+            Some(written) if !written.reads => return Err(FsError::of(libc::EBADF)),
+            Some(written) => (written.writer.clone(), true),
+            None => (self.of(file.ino).ok_or_else(|| FsError::of(libc::ESTALE))?, false),
+        };
+        let found = writer.read(at, bytes, may_publish, |work| self.publish(file.ino, work))?;
+        found.now()
+    }
+
+    /// Whether closing a handle may wait.
+    pub(crate) fn release_waits(&self, handle: u64) -> bool {
+        self.files.handles.get(handle).is_ok_and(|file| file.written.is_some())
+    }
+
+    /// The last descriptor of a handle is closed.
+    pub(crate) fn release(&self, file: &OpenFile<S>) -> Result<(), FsError> {
+        let Some(written) = &file.written else { return Ok(()) };
+        let is_last = self.open().get(&file.ino).is_some_and(|opened| opened.handles == 1);
+        let mut published = Ok(());
+        if is_last {
+            let mut work = written.writer.work();
+            if written.writer.is_abandoned() {
+                published = Err(abandoned(&work));
+            } else if let Some(failure) = work.failure() {
+                // It was told before.
+                published = Err(FsError::of(failure.errno));
+            } else if work.is_dirty() {
+                published = self.publish(file.ino, &mut work);
+            }
+        }
+        let mut open = self.open();
+        if let Some(opened) = open.get_mut(&file.ino) {
+            opened.handles -= 1;
+            if opened.handles == 0 {
+                let gone = open.remove(&file.ino);
+                let has_version = {
+                    let work = written.writer.work();
+                    work.has_published() && work.failure().is_none() && !written.writer.is_abandoned()
+                };
+                let now_ms = self.names.now_ms();
+                self.names.table().end_writing(file.ino, has_version, now_ms);
+                drop(open);
+                // An upload that is given up waits until its parts are gone.
+                written.writer.work().let_go();
+                drop(gone);
+            }
+        }
+        published
+    }
+}
+
+/// A write that waits for room while none is taken for so long waits in vain: each file that is open holds
+/// some, and whoever waits is the one who would close them.
+const STUCK_MS: u64 = 600_000;
+
+fn stuck<S: ObjectStore>(writer: &FileWriter<S>) -> FsError {
+    let cause = "all memory for files that are written is in use, and none of it is given back";
+    let error = Error::new(ErrorKind::Usage, cause)
+        .during("write", writer.work().location())
+        .with_hint([text("close some of the files, or use a larger "), setting("memory")]);
+    FsError { errno: libc::ENOMEM, cause: Some(Arc::new(error)) }
+}
+
+/// For the log: nobody else hears of it.
+fn abandoned<S: ObjectStore>(work: &Work<S>) -> FsError {
+    let cause = "its writer was killed before it had closed it: nothing was published";
+    let error = Error::new(ErrorKind::Internal, cause).during("write", work.location());
+    FsError { errno: libc::EIO, cause: Some(Arc::new(error)) }
+}
