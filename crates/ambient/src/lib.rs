@@ -189,6 +189,11 @@ pub fn log_folder() -> Option<PathBuf> {
     daemon::log_folder(&std::env::vars_os().collect(), daemon::uid())
 }
 
+/// The folder for what a mount has begun and must not forget if it is killed; none where no home is known.
+pub fn mounts_folder() -> Option<PathBuf> {
+    daemon::state_folder(&std::env::vars_os().collect()).map(|state| state.join("mounts"))
+}
+
 /// The socket on which a service manager (systemd's `Type=notify`) waits to hear that we stand.
 pub fn notify_socket() -> Option<OsString> {
     daemon::notify_socket(&std::env::vars_os().collect())

@@ -22,6 +22,7 @@ mod running;
 mod session;
 mod stalls;
 pub mod stats;
+mod unfinished;
 
 pub use endpoints::{StatsFn, StatusEndpoints, is_own_folder};
 pub use limited::{Limited, says};

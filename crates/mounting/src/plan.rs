@@ -22,6 +22,17 @@ pub struct MountPlan {
     pub system: Vec<String>,
     /// The kernel compares the permission bits with whoever asks.
     pub default_permissions: bool,
+    /// For what must be known to the next mount if this one is killed.
+    pub state_folder: Option<PathBuf>,
+}
+
+impl MountPlan {
+    /// The source and its origin, as the next mount of both has them.
+    pub(crate) fn identity(&self) -> (String, String) {
+        let settings = &self.settings;
+        let origin = [&settings.endpoint_url, &settings.oss_endpoint].map(|url| url.as_deref().unwrap_or(""));
+        (self.source.to_string(), origin.join(" "))
+    }
 }
 
 impl MountPlan {
@@ -43,6 +54,7 @@ impl MountPlan {
             settings,
             system: options.system.iter().cloned().chain(nonempty).chain(read_only).collect(),
             default_permissions: !options.no_permissions,
+            state_folder: None,
         })
     }
 }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use flatout_engine::{Client, Error, ErrorKind, plain};
 use flatout_mount::{Granted, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
-use flatout_tree::{Config, Tree, TreeRoot};
+use flatout_tree::{Config, Tree, TreeRoot, UploadNotes};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
 use crate::plan::MountPlan;
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
+use crate::unfinished::{self, Unfinished};
 
 /// Of the memory, what files that are kept whole until they are closed may take.
 const SHARE_OF_BUFFERS: u64 = 4;
@@ -67,6 +68,28 @@ fn look_for_object(client: &Client, root: &TreeRoot, tree: &Tree) -> Result<Opti
     )))
 }
 
+fn upload_notes(plan: &MountPlan) -> Option<Arc<dyn UploadNotes>> {
+    let folder = plan.state_folder.as_deref().filter(|_| !plan.settings.mount.read_only)?;
+    let (source, origin) = plan.identity();
+    Some(Arc::new(Unfinished::begin(folder, (&source, &origin))?))
+}
+
+/// Beside the mount: an origin that is slow must not keep it from being served.
+fn clear_unfinished(plan: &MountPlan, client: &Arc<Client>, log: &Arc<MountLog>) {
+    let Some(folder) = plan.state_folder.clone().filter(|_| !plan.settings.mount.read_only) else { return };
+    let ((source, origin), client, log) = (plan.identity(), client.clone(), log.clone());
+    let work = move || {
+        let count = unfinished::clear(&client, &folder, (&source, &origin));
+        if count > 0 {
+            log.say(&format!(
+                "{count} uploads of a mount that was killed were aborted: nothing of them is paid for"
+            ));
+        }
+    };
+    // Without a thread the next mount does it.
+    let _ = std::thread::Builder::new().name("unfinished".to_owned()).spawn(work);
+}
+
 fn config(plan: &MountPlan) -> Config {
     let mount = &plan.settings.mount;
     Config {
@@ -82,6 +105,7 @@ fn config(plan: &MountPlan) -> Config {
         folder_markers: mount.folder_markers,
         rename_most: mount.rename_limit,
         buffers_bytes: plan.settings.memory_bytes / SHARE_OF_BUFFERS,
+        upload_notes: upload_notes(plan),
     }
 }
 
@@ -114,6 +138,7 @@ impl MountSession {
         shutdown.may_unmount(served.unmounter());
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
+        clear_unfinished(&plan, tree.client(), log);
         let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
         let counted =
             StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };

@@ -1,15 +1,18 @@
-//! Memory of files that are kept whole until they are closed: counted together, towards the client's limit.
+//! What all writers share: the memory of files that are kept whole until they are closed, counted together
+//! towards the client's limit, and who hears of uploads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{Error, ErrorKind, setting, text};
 
 use crate::fs_error::FsError;
-use crate::store::MemoryAccount;
+use crate::store::{MemoryAccount, UploadNotes};
 
 pub(crate) struct Buffers<A> {
     state: Mutex<State<A>>,
     most: u64,
+    /// Hears of uploads.
+    pub(crate) notes: Option<Arc<dyn UploadNotes>>,
 }
 
 struct State<A> {
@@ -26,8 +29,8 @@ pub(crate) struct BufferedBytes<A: MemoryAccount> {
 
 impl<A: MemoryAccount> Buffers<A> {
     /// At most `most` bytes of all files together.
-    pub(crate) fn new(account: A, most: u64) -> Arc<Buffers<A>> {
-        Arc::new(Buffers { state: Mutex::new(State { account, bytes: 0 }), most })
+    pub(crate) fn new(account: A, most: u64, notes: Option<Arc<dyn UploadNotes>>) -> Arc<Buffers<A>> {
+        Arc::new(Buffers { state: Mutex::new(State { account, bytes: 0 }), most, notes })
     }
 
     pub(crate) fn empty(self: &Arc<Buffers<A>>) -> BufferedBytes<A> {

@@ -1,6 +1,6 @@
 //! The engine's client as a store.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flatout_engine::{
     Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader, Report, ServerCopy,
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::files::{Cancel, Slices, WriteMoment};
 use crate::store::{
-    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, VersionReader,
+    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
 };
 
 impl ObjectStore for Client {
@@ -44,13 +44,22 @@ impl ObjectStore for Client {
         to: &Location,
         condition: Condition,
         continues: Option<Object>,
+        notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<ClientUpload, Error> {
         let (uploader, source) = upload_stream();
         let mut put = Put::new(to.clone(), Source::Stream(source)).on_condition(condition);
         if let Some(object) = continues {
             put = put.continuing(object);
         }
-        Ok(ClientUpload { uploader, transfer: Client::put(self, put)? })
+        let noted = notes.map(|notes| (notes, Arc::new(OnceLock::new())));
+        if let Some((notes, id)) = noted.clone() {
+            let object = to.clone();
+            put = put.on_begun(move |upload_id| {
+                notes.begun(&object, upload_id);
+                let _ = id.set(upload_id.to_owned());
+            });
+        }
+        Ok(ClientUpload { uploader, transfer: Client::put(self, put)?, noted })
     }
 
     fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
@@ -94,11 +103,15 @@ impl ObjectStore for Client {
     }
 }
 
+/// Who hears of an upload, and its id once it has one.
+type NotedUpload = (Arc<dyn UploadNotes>, Arc<OnceLock<String>>);
+
 /// An upload of a stream.
 pub struct ClientUpload {
     // Dropped first: an upload whose writer is gone ends at once.
     uploader: StreamUploader,
     transfer: Transfer,
+    noted: Option<NotedUpload>,
 }
 
 impl ObjectUpload for ClientUpload {
@@ -107,17 +120,23 @@ impl ObjectUpload for ClientUpload {
         bytes: &[u8],
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
     ) -> Result<bool, UploadEnded> {
-        let has_room = self.uploader.reserve(bytes.len(), || goes_on(WriteMoment::Wait))?;
+        let has_room = self.uploader.reserve(|| goes_on(WriteMoment::Wait))?;
         if !has_room || !goes_on(WriteMoment::Take) {
             return Ok(false);
         }
-        self.uploader.write(bytes)?;
+        self.uploader.write_reserved(bytes);
         Ok(true)
     }
 
     fn finish(self) -> Result<Stored, Error> {
         self.uploader.finish();
-        Ok(stored(&self.transfer.wait()?))
+        let report = self.transfer.wait()?;
+        if let Some((notes, id)) = self.noted
+            && let Some(id) = id.get()
+        {
+            notes.ended(id);
+        }
+        Ok(stored(&report))
     }
 }
 

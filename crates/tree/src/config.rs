@@ -1,6 +1,9 @@
 //! The settings of a tree: owners, modes, lifetimes.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::store::UploadNotes;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -26,6 +29,8 @@ pub struct Config {
     pub rename_most: u64,
     /// What files that are kept whole until they are closed may take together, in bytes.
     pub buffers_bytes: u64,
+    /// Hears of uploads in parts.
+    pub upload_notes: Option<Arc<dyn UploadNotes>>,
 }
 
 impl Default for Config {
@@ -44,6 +49,7 @@ impl Default for Config {
             folder_markers: false,
             rename_most: 0,
             buffers_bytes: 64 << 20,
+            upload_notes: None,
         }
     }
 }

@@ -41,6 +41,7 @@ pub use files::{Cancel, Files, Slices, WriteMoment};
 pub use folder_location::TreeRoot;
 pub use fs_error::{FsError, errno_of};
 pub use stats::{Hidden, TreeStats};
+pub use store::UploadNotes;
 pub use tree::{Tree, TreeOf};
 
 /// The inode of the root.

@@ -35,7 +35,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error>;
 
     /// Begins an object whose bytes are to be written. It `continues` that version, where one is given: its
-    /// bytes come first.
+    /// bytes come first. `notes` hears of it.
     ///
     /// # Errors
     /// What can be known before anything is sent.
@@ -44,6 +44,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         to: &Location,
         condition: Condition,
         continues: Option<Object>,
+        notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Self::Upload, Error>;
 
     /// Copies an object within the store: the version that is there now, which the answer names.
@@ -86,6 +87,16 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// Seconds since 1970.
     fn unix_s(&self) -> i64;
+}
+
+/// Hears of uploads in parts: those that have begun and did not end are of a mount that was killed, and their
+/// parts are paid for until they are aborted.
+pub trait UploadNotes: Send + Sync + std::fmt::Debug {
+    /// Called before the first part is sent; must not wait for a network.
+    fn begun(&self, object: &Location, upload_id: &str);
+
+    /// The object is there.
+    fn ended(&self, upload_id: &str);
 }
 
 /// A listing, page by page.

@@ -18,7 +18,7 @@ use flatout_wire::object_options::Condition;
 use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
-use crate::store::{ObjectStore, ObjectUpload, Stored, VersionReader};
+use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader};
 use crate::version_bytes::{read_now, read_whole};
 
 /// A file of up to this length is kept in memory until it is closed, and sent by one request.
@@ -80,6 +80,7 @@ pub(crate) struct Work<S: ObjectStore> {
     /// Its name was removed: it is never published.
     is_nameless: bool,
     goes_on: Arc<AtomicBool>,
+    notes: Option<Arc<dyn UploadNotes>>,
 }
 
 struct Published<S: ObjectStore> {
@@ -168,6 +169,7 @@ impl<S: ObjectStore> FileWriter<S> {
                 failure: None,
                 is_nameless: false,
                 goes_on: goes_on.clone(),
+                notes: buffers.notes.clone(),
             }),
             grown: Condvar::new(),
             goes_on,
@@ -367,7 +369,7 @@ impl<S: ObjectStore> Work<S> {
             }
             let first = std::mem::replace(buffer, buffers.empty());
             let condition = self.condition_now();
-            let mut upload = store.upload(&self.location, condition, None)?;
+            let mut upload = store.upload(&self.location, condition, None, self.notes.clone())?;
             // These bytes were taken before.
             let mut waits = |moment| moment == WriteMoment::Take || goes_on(moment);
             match upload.write(first.bytes(), &mut waits) {
@@ -396,7 +398,8 @@ impl<S: ObjectStore> Work<S> {
         let object = published.object.clone();
         let condition = self.condition_now();
         if object.size >= CONTINUED_FROM && object.etag.is_some() {
-            self.content = Content::Upload(store.upload(&self.location, condition, Some(object))?);
+            self.content =
+                Content::Upload(store.upload(&self.location, condition, Some(object), self.notes.clone())?);
             return Ok(());
         }
         let size = usize::try_from(object.size).map_err(|_| FsError::of(libc::EFBIG))?;
@@ -407,7 +410,7 @@ impl<S: ObjectStore> Work<S> {
             self.content = Content::Buffered(buffer);
             return Ok(());
         }
-        let mut upload = store.upload(&self.location, condition, None)?;
+        let mut upload = store.upload(&self.location, condition, None, self.notes.clone())?;
         let mut has_ended = false;
         read_whole(&reader, size, &mut |bytes| {
             has_ended |= !has_ended && upload.write(bytes, &mut |_| true).is_err();

@@ -84,7 +84,11 @@ impl<S: ObjectStore> WriteHandle<S> {
 
 impl<S: ObjectStore> Writers<S> {
     pub(crate) fn new(names: Arc<Namespace<S>>, files: Arc<OpenFiles<S>>) -> Writers<S> {
-        let buffers = Buffers::new(names.store.account(), names.config.buffers_bytes);
+        let buffers = Buffers::new(
+            names.store.account(),
+            names.config.buffers_bytes,
+            names.config.upload_notes.clone(),
+        );
         Writers { names, files, buffers, taken: AtomicU64::new(0), open: Mutex::default() }
     }
 

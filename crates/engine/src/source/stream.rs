@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub fn upload_stream() -> (StreamUploader, StreamSource) {
     let ring = Arc::new(UploadRing::default());
     (
-        StreamUploader { ring: ring.clone(), room: None, filled: 0, spare: None, is_finished: false },
+        StreamUploader { ring: ring.clone(), room: None, filled: 0, beyond: Vec::new(), is_finished: false },
         StreamSource(Some(ring)),
     )
 }
@@ -50,8 +50,8 @@ pub struct StreamUploader {
     ring: Arc<UploadRing>,
     room: Option<Lease>,
     filled: usize,
-    /// The room after that one, where [`StreamUploader::reserve`] has taken it.
-    spare: Option<Lease>,
+    /// What [`StreamUploader::write_reserved`] had no room for: it comes first in the next.
+    beyond: Vec<u8>,
     is_finished: bool,
 }
 
@@ -69,48 +69,59 @@ impl StreamUploader {
             self.pass_on();
         }
         if self.room.is_none() {
-            let next = match self.spare.take() {
-                Some(room) => room,
-                None => self.ring.wait_for_room()?,
-            };
-            self.room = Some(next);
+            let room = self.ring.wait_for_room()?;
+            self.begin(room);
         }
         let room = self.room.as_mut().expect("there is one by now");
         Ok(&mut room.as_mut_slice()[self.filled..])
     }
 
-    /// Takes rooms until `bytes` can be written without a wait; nothing is written yet, so that a writer that
-    /// gives up has written all of its bytes or none. `goes_on` is asked before each wait of a tenth of a
-    /// second at most; false from it ends the wait, and is what this returns. At most `bytes` of the shortest
-    /// room of an upload, [`crate::STREAM_ROOM_LEAST`], can be reserved.
+    /// Waits until [`StreamUploader::write_reserved`] may be called; nothing is written yet, so that a writer
+    /// that gives up has written all of its bytes or none. `goes_on` is asked before each wait of a tenth of
+    /// a second at most; false from it ends the wait, and is what this returns.
     ///
     /// # Errors
     /// The upload has ended.
-    pub fn reserve(&mut self, bytes: usize, mut goes_on: impl FnMut() -> bool) -> Result<bool, UploadEnded> {
+    pub fn reserve(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<bool, UploadEnded> {
         loop {
-            let left = self.room.as_ref().map_or(0, |room| room.len() - self.filled);
-            if left + self.spare.as_ref().map_or(0, Lease::len) >= bytes {
-                return if self.ring.lock().has_ended { Err(UploadEnded) } else { Ok(true) };
-            }
-            if left == 0 && self.room.is_some() {
+            if self.room.as_ref().is_some_and(|room| room.len() == self.filled) {
                 self.pass_on();
             }
-            let room = match self.ring.take_room()? {
-                Some(room) => room,
-                None if goes_on() => {
-                    self.ring.wait_for_room_within(LOOK_EVERY);
-                    continue;
-                }
+            if self.room.is_some() {
+                return if self.ring.lock().has_ended { Err(UploadEnded) } else { Ok(true) };
+            }
+            match self.ring.take_room()? {
+                Some(room) => self.begin(room),
+                None if goes_on() => self.ring.wait_for_room_within(LOOK_EVERY),
                 None => return Ok(false),
-            };
-            match &self.room {
-                None => self.room = Some(room),
-                Some(_) => {
-                    assert!(self.spare.is_none(), "{bytes} bytes are more than a room");
-                    self.spare = Some(room);
-                }
             }
         }
+    }
+
+    /// Writes after [`StreamUploader::reserve`], without a wait: a full room is passed on at once, and what
+    /// is left of `bytes` waits here for the next. Whoever holds a room that is almost full needs no second
+    /// one for that: many writers that all did would wait for each other.
+    ///
+    /// # Panics
+    /// Without a room, or with more bytes than the shortest room has ([`crate::STREAM_ROOM_LEAST`]).
+    pub fn write_reserved(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= STREAM_ROOM_LEAST, "{} bytes are more than a room", bytes.len());
+        let room = self.room.as_mut().expect("it was reserved");
+        let now = bytes.len().min(room.len() - self.filled);
+        room.as_mut_slice()[self.filled..][..now].copy_from_slice(&bytes[..now]);
+        self.filled += now;
+        self.beyond.extend_from_slice(&bytes[now..]);
+        if self.room.as_ref().is_some_and(|room| room.len() == self.filled) {
+            self.pass_on();
+        }
+    }
+
+    /// Takes a room, and puts into it what waits for one.
+    fn begin(&mut self, mut room: Lease) {
+        self.filled = self.beyond.len();
+        room.as_mut_slice()[..self.filled].copy_from_slice(&self.beyond);
+        self.beyond.clear();
+        self.room = Some(room);
     }
 
     /// As [`StreamUploader::space`] for a writer whose clock stands still while it waits: `Pending` where
@@ -155,6 +166,11 @@ impl StreamUploader {
 
     /// All bytes have been written: the object may appear.
     pub fn finish(mut self) {
+        if !self.beyond.is_empty()
+            && let Ok(room) = self.ring.wait_for_room()
+        {
+            self.begin(room);
+        }
         self.pass_on();
         self.is_finished = true;
         let mut state = self.ring.lock();

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, Error, ErrorKind, Put, Report, Source, Verified, upload_stream};
+use flatout_engine::{
+    Client, Config, Error, ErrorKind, Object, Put, Report, Source, Verified, upload_stream,
+};
 use flatout_server::{Options, Origin, Store};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
@@ -156,6 +158,115 @@ fn streams_of_any_length() {
             (Put::new(location, Source::Stream(source)), Some(writer))
         });
     }
+}
+
+/// The version of an object that is there now.
+fn version(client: &Client, location: &Location) -> Object {
+    let stat = client.stat(location).expect("it is there").version;
+    let etag = stat.etag.map(|etag| flatout_wire::head::quoted(&etag).into_owned());
+    Object { location: location.clone(), size: stat.size.expect("a size"), etag, modified_s: None }
+}
+
+#[test]
+fn a_stream_continues_an_object() {
+    for location in locations() {
+        for bytes in [PART, 3 * PART + 7] {
+            let buckets = Buckets::new();
+            let client = buckets.client();
+            let mut all = content(bytes);
+            let first = Put::new(location.clone(), Source::Memory(Arc::new(all.clone())));
+            client.put(first).expect("it begins").wait().expect("it ends well");
+            for more in [0, 10, PART, 2 * PART + 1] {
+                let (mut uploader, source) = upload_stream();
+                let object = version(&client, &location);
+                let etag = object.etag.clone().expect("an ETag");
+                let mut put = Put::new(location.clone(), Source::Stream(source)).continuing(object);
+                if let Location::S3 { .. } = location {
+                    put = put.on_condition(Condition::Matches(etag));
+                }
+                let transfer = client.put(put).expect("it begins");
+                let more: Vec<u8> = content(more).into_iter().map(|byte| byte ^ 0x55).collect();
+                uploader.write(&more).expect("the upload goes on");
+                uploader.finish();
+                all.extend_from_slice(&more);
+                let report = transfer.wait().expect("it ends well");
+                assert_eq!(report.bytes, all.len() as u64, "{location}");
+                assert!(read(&client, &location, all.len()) == all, "{location} {}", all.len());
+            }
+            assert_eq!(buckets.parts_left(), 0, "{location}");
+        }
+    }
+}
+
+#[test]
+fn an_object_that_was_replaced_is_not_continued() {
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = buckets.client();
+        let put = |content: Vec<u8>| {
+            let put = Put::new(location.clone(), Source::Memory(Arc::new(content)));
+            client.put(put).expect("it begins").wait().expect("it ends well")
+        };
+        put(content(2 * PART));
+        let object = version(&client, &location);
+        put(b"of another client".to_vec());
+        let (mut uploader, source) = upload_stream();
+        let put = Put::new(location.clone(), Source::Stream(source)).continuing(object);
+        let transfer = client.put(put).expect("it begins");
+        // The upload may have ended by now.
+        let _ = uploader.write(b"more");
+        uploader.finish();
+        let error = transfer.wait().expect_err("it is another version");
+        assert_eq!((error.kind(), error.doing()), (ErrorKind::Changed, "upload"), "{error}");
+        assert_eq!(read(&client, &location, 17), b"of another client");
+        assert_eq!(buckets.parts_left(), 0, "{location}");
+    }
+}
+
+#[test]
+fn what_cannot_be_continued_is_refused_at_once() {
+    let buckets = Buckets::new();
+    let client = buckets.client();
+    let [s3, oss] = locations();
+    let object = |location: &Location, size: usize, etag: Option<&str>| Object {
+        location: location.clone(),
+        size: size as u64,
+        etag: etag.map(str::to_owned),
+        modified_s: None,
+    };
+    let refused = |object: Object, source: Source| {
+        let put = Put::new(s3.clone(), source).continuing(object);
+        let error = client.put(put).map(drop).expect_err("it cannot be");
+        assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+        error.to_string()
+    };
+    let stream = || Source::Stream(upload_stream().1);
+    assert!(refused(object(&oss, PART, Some("\"a\"")), stream()).contains("another service"));
+    assert!(refused(object(&s3, PART - 1, Some("\"a\"")), stream()).contains("shorter than a part"));
+    assert!(refused(object(&s3, PART, None), stream()).contains("no ETag"));
+    assert!(refused(object(&s3, PART, Some("\"a\"")), Source::Synthetic(1)).contains("only a stream"));
+}
+
+/// A writer that gives up has written nothing; one that goes on later has lost nothing.
+#[test]
+fn a_write_is_reserved_whole_or_not_at_all() {
+    let buckets = Buckets::new();
+    let client = buckets.client();
+    let [location, _] = locations();
+    let (mut uploader, source) = upload_stream();
+    let transfer = client.put(Put::new(location.clone(), Source::Stream(source))).expect("it begins");
+    let (all, mut refused) = (content(6 * PART + 5), 0);
+    for piece in all.chunks(1_000_003) {
+        while !uploader.reserve(|| false).expect("the upload goes on") {
+            refused += 1;
+            thread::sleep(Duration::from_millis(1));
+        }
+        uploader.write_reserved(piece);
+    }
+    uploader.finish();
+    transfer.wait().expect("it ends well");
+    assert!(read(&client, &location, all.len()) == all);
+    assert!(refused > 0, "a room has to come first");
 }
 
 #[test]

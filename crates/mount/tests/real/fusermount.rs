@@ -37,7 +37,7 @@ fn it_mounts_and_unmounts() {
     let ended = without_rights(|| {
         let session = serve(folder.path(), |options| {
             options.source = "s3://bucket/a,b\\c d".to_owned();
-            options.options = vec!["noexec".to_owned()];
+            options.options = vec!["ro".to_owned(), "noexec".to_owned()];
             options.allow_other = true;
         });
         assert_eq!(fs::read(folder.path().join("hello")).unwrap(), HELLO_TEXT);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object, UploadEnded};
 use flatout_tree::store::{
-    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, VersionReader,
+    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
 };
 use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot, WriteMoment};
 use flatout_wire::location::Location;
@@ -282,6 +282,7 @@ impl ObjectStore for Memory {
         to: &Location,
         condition: Condition,
         continues: Option<Object>,
+        _notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Upload, Error> {
         self.0.uploads.fetch_add(1, Ordering::Relaxed);
         let mut bytes = Vec::new();

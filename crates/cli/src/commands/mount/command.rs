@@ -40,7 +40,8 @@ impl MountCommand {
         notes.extend(found.notes);
         let warnings = found.warnings.into_iter().filter(|(about, _)| *about == source.dialect);
         notes.extend(warnings.map(|(_, warning)| warning));
-        let plan = MountPlan::new(source, &args.mount_point, found.settings, &options)?;
+        let mut plan = MountPlan::new(source, &args.mount_point, found.settings, &options)?;
+        plan.state_folder = flatout_ambient::mounts_folder();
         let foreground = args.foreground || options.foreground;
         let log = args.log.clone().or(options.log);
         let stats = args.stats.clone().or(options.stats);

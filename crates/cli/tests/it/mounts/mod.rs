@@ -193,7 +193,7 @@ impl Place {
     pub fn log(&self) -> String {
         let folder = self.path().join("state/flatout");
         let files = fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().path());
-        files.map(|file| fs::read_to_string(file).unwrap()).collect()
+        files.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()).collect()
     }
 }
 

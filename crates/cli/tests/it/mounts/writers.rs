@@ -187,6 +187,15 @@ fn a_killed_mount_loses_nothing_that_was_closed() {
         assert_eq!(names(&origin.root().join("bucket")), closed, "and no half of what was open");
         place.umount(&[]).clean();
     }
+    // The next mount has the parts deleted that were sent.
+    place.mounted("s3://bucket", &origin.url(), &[]);
+    let left = || {
+        let args = ["uploads", "s3://bucket", "--endpoint-url", &origin.url(), "--no-sign-request"];
+        run(&mut place.flatout(&args)).clean().text().to_owned()
+    };
+    wait_until("no upload is left", || left().is_empty());
+    wait_until("the log says so", || place.log().contains("uploads of a mount that was killed were aborted"));
+    place.unmounted();
 }
 
 #[test]
