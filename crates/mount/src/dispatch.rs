@@ -24,6 +24,8 @@ pub(crate) struct Dispatcher<F> {
     pub connection: Arc<FuseConnection>,
     pub files: Arc<F>,
     pub blocking_pool: BlockingPool,
+    /// For writes that wait for room: whoever gives room, by a close, must find a thread.
+    pub write_pool: BlockingPool,
     pub interrupts: Interrupts,
     pub observer: Observer,
     /// The most bytes that a read may ask for.
@@ -242,7 +244,7 @@ impl<F: Files> Dispatcher<F> {
                 Ok((node, opened)) => {
                     own.notify_changed(node.id, &opened);
                     if !reply.send(&reply::create(&node, opened.handle, open_flags(&opened))) {
-                        own.released(node.id, opened.handle);
+                        own.given_up(node.id, opened.handle);
                         own.files.forget(node.id, 1);
                     }
                 }
@@ -263,7 +265,7 @@ impl<F: Files> Dispatcher<F> {
             return;
         }
         let bytes = bytes.to_vec();
-        self.wait(request, move |own, reply| {
+        self.wait_on(&self.write_pool, request, move |own, reply| {
             let (began, mut is_taken) = (Instant::now(), false);
             let mut goes_on = |moment| match moment {
                 WriteMoment::Wait => is_taken || !reply.is_answered(),
@@ -301,7 +303,16 @@ impl<F: Files> Dispatcher<F> {
     /// Nobody hears of a failure but the log. The kernel forgets the attributes of a file that was not
     /// published.
     fn released(&self, node: u64, handle: u64) {
-        if let Err(error) = self.files.release(handle) {
+        self.on_released(node, self.files.release(handle));
+    }
+
+    /// The kernel did not take the answer to an open.
+    fn given_up(&self, node: u64, handle: u64) {
+        self.on_released(node, self.files.release_unopened(handle));
+    }
+
+    fn on_released(&self, node: u64, released: Result<(), FsError>) {
+        if let Err(error) = released {
             self.observer.errno(error);
             self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
         }
@@ -341,7 +352,7 @@ impl<F: Files> Dispatcher<F> {
             Ok(opened) => {
                 self.notify_changed(node, &opened);
                 if !send(&open_out(&opened)) {
-                    self.released(node, opened.handle);
+                    self.given_up(node, opened.handle);
                 }
             }
             Err(errno) => fail(errno),
@@ -432,9 +443,18 @@ impl<F: Files> Dispatcher<F> {
 
     /// Continues on a thread of the engine's `BlockingPool`, so that this one can read the next request.
     fn wait(&self, request: &FuseRequest<'_>, work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static) {
+        self.wait_on(&self.blocking_pool, request, work);
+    }
+
+    fn wait_on(
+        &self,
+        pool: &BlockingPool,
+        request: &FuseRequest<'_>,
+        work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static,
+    ) {
         let reply = self.connection.wait(request.unique, self.pid(request));
         let own = self.clone();
-        self.blocking_pool.run(move || {
+        pool.run(move || {
             // A request that was interrupted in the queue is answered.
             if !reply.is_answered() {
                 work(&own, reply);
@@ -449,6 +469,7 @@ impl<F> Clone for Dispatcher<F> {
             connection: self.connection.clone(),
             files: self.files.clone(),
             blocking_pool: self.blocking_pool.clone(),
+            write_pool: self.write_pool.clone(),
             interrupts: self.interrupts.clone(),
             observer: self.observer.clone(),
             request_bytes: self.request_bytes,

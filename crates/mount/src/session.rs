@@ -76,6 +76,7 @@ impl std::fmt::Display for Granted {
 pub struct Session {
     connection: Arc<FuseConnection>,
     blocking_pool: BlockingPool,
+    write_pool: BlockingPool,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<ConnectionEnd>>,
     granted: Granted,
@@ -163,16 +164,19 @@ fn serve<F: Files>(
         connection: connection.clone(),
         files,
         blocking_pool: BlockingPool::new("flatout-wait"),
+        write_pool: BlockingPool::new("flatout-write"),
         interrupts: Interrupts::new(),
         observer,
         request_bytes: agreed.request_bytes as usize,
         knows_pids,
     };
     let (blocking_pool, interrupts) = (dispatcher.blocking_pool.clone(), dispatcher.interrupts.clone());
+    let write_pool = dispatcher.write_pool.clone();
     // From here on, dropping the session ends what has begun.
     let mut session = Session {
         connection,
         blocking_pool,
+        write_pool,
         interrupts,
         threads: Vec::new(),
         granted,
@@ -335,6 +339,7 @@ impl Session {
         }
         self.interrupts.close();
         self.connection.interrupt_all();
+        self.write_pool.close(LAST_WAIT);
         self.blocking_pool.close(LAST_WAIT);
         // An abort leaves the mount point; after umount(2), a mount there is not ours.
         if !matches!(ended, Ok(SessionEnd::Unmounted)) {

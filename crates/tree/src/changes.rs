@@ -54,6 +54,7 @@ impl<S: ObjectStore> Changes<S> {
             let table = self.names.table();
             (self.names.object(&table, parent, name)?, table.find(parent, FileKind::File, name))
         };
+        let _moving = ino.map(|ino| Moving::begin(&self.names, ino));
         let writer = ino.and_then(|ino| self.writers.of(ino));
         let mut work = writer.as_ref().map(|writer| writer.work());
         let is_at_origin = work.as_ref().is_none_or(|work| work.is_at_origin());
@@ -213,18 +214,27 @@ impl<S: ObjectStore> Changes<S> {
             (source, target, ino, table.find(to.0, FileKind::File, to.1))
         };
         let _pinned = Pinned { names: &self.names, ino };
-        let writer = self.writers.of(ino);
-        let mut work = writer.as_ref().map(|writer| writer.work());
+        let _moving = [Some(ino), replaced].map(|ino| ino.map(|ino| Moving::begin(&self.names, ino)));
+        let (writer, other) = (self.writers.of(ino), replaced.and_then(|replaced| self.writers.of(replaced)));
+        // Whoever writes the name that is replaced publishes before the copy, or never. Two renames that
+        // cross each other wait in one order.
+        let (mut work, mut replaced_work);
+        if replaced.is_some_and(|replaced| replaced < ino) {
+            replaced_work = other.as_ref().map(|writer| writer.work());
+            work = writer.as_ref().map(|writer| writer.work());
+        } else {
+            work = writer.as_ref().map(|writer| writer.work());
+            replaced_work = other.as_ref().map(|writer| writer.work());
+        }
         if let Some(work) = &mut work {
             self.writers.publish(ino, work)?;
         }
         let condition = if exclusive { Condition::Absent } else { Condition::None };
         let copied = store.copy(&source, &target, condition)?;
-        // Whoever wrote the name that is replaced writes to nothing from now on.
-        let replaced = replaced.and_then(|replaced| self.writers.of(replaced));
-        if let Some(replaced) = &replaced {
-            replaced.work().remove_name(&self.writers.buffers);
+        if let Some(replaced_work) = &mut replaced_work {
+            replaced_work.remove_name(&self.writers.buffers);
         }
+        self.on_moved(ino, &target, &copied.stored);
         let deleted = match &copied.from_etag {
             Some(etag) => store.delete_version(&source, etag),
             None => store.delete(&source),
@@ -247,7 +257,6 @@ impl<S: ObjectStore> Changes<S> {
         if let Some(work) = &mut work {
             work.moved(&target, &copied.stored);
         }
-        self.on_moved(ino, &target, &copied.stored);
         Ok(())
     }
 
@@ -272,9 +281,6 @@ impl<S: ObjectStore> Changes<S> {
         let (ino, source, target) = {
             let mut table = self.names.table();
             let ino = table.keep(from.0, from.1, FileKind::Folder, fact);
-            if table.is_written_below(ino) {
-                return Err(busy(&self.names.location_of(&table, ino)?));
-            }
             let source = self.names.location_of(&table, ino)?;
             let above = self.names.location_of(&table, to.0)?;
             let (FolderLocation::Prefix(source), FolderLocation::Prefix(above)) = (source, above) else {
@@ -286,15 +292,25 @@ impl<S: ObjectStore> Changes<S> {
             let key = format!("{}{}/", above.key(), to.1);
             (ino, source, above.with_key(key).ok_or_else(unlisted)?)
         };
+        let _moving = Moving::begin(&self.names, ino);
+        if self.names.table().is_written_below(ino) {
+            return Err(busy(&FolderLocation::Prefix(source)));
+        }
         let replaced = if is_there { Some(self.folder(to.0, to.1)?) } else { None };
-        if let Some(replaced) = replaced
-            && let Some(marker) = self.check_empty(replaced)?
-        {
+        let marker = replaced.map(|replaced| self.check_empty(replaced)).transpose()?.flatten();
+        let keys = self.keys_of(&source)?;
+        if let Some(marker) = marker {
             self.names.store.delete(&marker)?;
         }
-        let keys = self.keys_of(&source)?;
-        if !keys.is_empty() {
-            self.move_keys(&source, &target, &keys)?;
+        if !keys.is_empty()
+            && let Err(error) = self.move_keys(&source, &target, &keys)
+        {
+            let now_ms = self.names.now_ms();
+            let mut table = self.names.table();
+            table.outdate_below(ino, now_ms);
+            table.doubt(from.0, from.1, now_ms);
+            table.doubt(to.0, to.1, now_ms);
+            return Err(error);
         }
         let now_ms = self.names.now_ms();
         let mut table = self.names.table();
@@ -479,5 +495,24 @@ struct Pinned<'a, S: ObjectStore> {
 impl<S: ObjectStore> Drop for Pinned<'_, S> {
     fn drop(&mut self) {
         self.names.unpin(self.ino);
+    }
+}
+
+/// Nobody begins to write a file, or in a folder, for as long as it lives.
+struct Moving<'a, S: ObjectStore> {
+    names: &'a Namespace<S>,
+    ino: u64,
+}
+
+impl<S: ObjectStore> Moving<'_, S> {
+    fn begin(names: &Namespace<S>, ino: u64) -> Moving<'_, S> {
+        names.table().set_moving(ino, true);
+        Moving { names, ino }
+    }
+}
+
+impl<S: ObjectStore> Drop for Moving<'_, S> {
+    fn drop(&mut self) {
+        self.names.table().set_moving(self.ino, false);
     }
 }

@@ -234,6 +234,14 @@ pub trait Files: Send + Sync + 'static {
     /// wrong then.
     fn release(&self, handle: u64) -> Result<(), FsError>;
 
+    /// As [`Files::release`], of an open whose answer was not taken: nothing is published by it.
+    ///
+    /// # Errors
+    /// As [`Files::release`].
+    fn release_unopened(&self, handle: u64) -> Result<(), FsError> {
+        self.release(handle)
+    }
+
     /// Whether [`Files::release`] may wait.
     fn release_waits(&self, handle: u64) -> bool {
         let _ = handle;

@@ -109,6 +109,8 @@ pub(crate) struct InodeTable {
     displaced: HashMap<u64, Vec<u64>>,
     /// Files that are being written, and their sizes of now.
     written: HashMap<u64, Arc<WrittenSize>, BuildIdentityHasher>,
+    /// Files and folders that are being removed or renamed.
+    moving: Vec<u64>,
     /// The bits of the hash that are used: all of them, except in tests.
     mask: u64,
     /// The root's listing is incomplete: there may be buckets of other accounts.
@@ -137,6 +139,7 @@ impl InodeTable {
             index: HashMap::default(),
             displaced: HashMap::new(),
             written: HashMap::default(),
+            moving: Vec::new(),
             mask,
             root_shows_some: false,
             idle: VecDeque::new(),

@@ -130,6 +130,10 @@ impl<S: ObjectStore> OpenFiles<S> {
             let mut table = self.names.table();
             let current = table.get(ino).filter(|inode| !inode.is_replaced());
             let inode = current.ok_or_else(|| FsError::of(libc::ESTALE))?;
+            // Somebody has begun to write it since it was looked at: the kernel asks again.
+            if table.is_written(ino) {
+                return Err(FsError::of(libc::ESTALE));
+            }
             let location = self.names.object(&table, inode.parent, &inode.name)?;
             let opens = (inode.parent, inode.name.clone(), inode.fact.version(location), inode.has_changed);
             table.open(ino);

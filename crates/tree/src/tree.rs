@@ -404,6 +404,13 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         published
     }
 
+    fn release_unopened(&self, handle: u64) -> Result<(), FsError> {
+        if let Ok(file) = self.files.handles.get(handle) {
+            self.writers.give_up(&file);
+        }
+        self.release(handle)
+    }
+
     fn release_waits(&self, handle: u64) -> bool {
         self.writers.release_waits(handle)
     }

@@ -185,6 +185,11 @@ impl<S: ObjectStore> FileWriter<S> {
         is_new
     }
 
+    /// It was published by another of its writers.
+    pub(crate) fn revive(&self) {
+        self.is_abandoned.store(false, Ordering::Release);
+    }
+
     pub(crate) fn is_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire)
     }
@@ -350,8 +355,8 @@ impl<S: ObjectStore> Work<S> {
         bytes: &[u8],
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
     ) -> Result<bool, FsError> {
-        if let Content::Published = self.content {
-            self.go_on(store, buffers)?;
+        if matches!(self.content, Content::Published) && !self.go_on(store, buffers, goes_on)? {
+            return Ok(false);
         }
         if let Content::Buffered(buffer) = &mut self.content {
             let most = if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST };
@@ -392,15 +397,20 @@ impl<S: ObjectStore> Work<S> {
     }
 
     /// Before the first write after a published version: its bytes become those of the buffer, or of the
-    /// upload.
-    fn go_on(&mut self, store: &Arc<S>, buffers: &Arc<Buffers<S::MemoryAccount>>) -> Result<(), FsError> {
+    /// upload. `false` where that was given up.
+    fn go_on(
+        &mut self,
+        store: &Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+    ) -> Result<bool, FsError> {
         let Some(published) = &self.published else { return Err(FsError::of(libc::EIO)) };
         let object = published.object.clone();
         let condition = self.condition_now();
         if object.size >= CONTINUED_FROM && object.etag.is_some() {
-            self.content =
-                Content::Upload(store.upload(&self.location, condition, Some(object), self.notes.clone())?);
-            return Ok(());
+            let upload = store.upload(&self.location, condition, Some(object), self.notes.clone())?;
+            self.content = Content::Upload(upload);
+            return Ok(true);
         }
         let size = usize::try_from(object.size).map_err(|_| FsError::of(libc::EFBIG))?;
         let reader = self.reader(store)?;
@@ -408,19 +418,24 @@ impl<S: ObjectStore> Work<S> {
             let mut buffer = buffers.empty();
             read_whole(&reader, size, &mut |bytes| buffer.extend(bytes))?;
             self.content = Content::Buffered(buffer);
-            return Ok(());
+            return Ok(true);
         }
         let mut upload = store.upload(&self.location, condition, None, self.notes.clone())?;
-        let mut has_ended = false;
+        // These bytes were taken long ago.
+        let mut waits = |moment| moment == WriteMoment::Take || goes_on(moment);
+        let mut went = Ok(true);
         read_whole(&reader, size, &mut |bytes| {
-            has_ended |= !has_ended && upload.write(bytes, &mut |_| true).is_err();
+            if matches!(went, Ok(true)) {
+                went = upload.write(bytes, &mut waits);
+            }
             Ok(())
         })?;
-        if has_ended {
-            return Err(ended(upload));
+        match went {
+            Ok(true) => self.content = Content::Upload(upload),
+            Ok(false) => return Ok(false),
+            Err(_) => return Err(ended(upload)),
         }
-        self.content = Content::Upload(upload);
-        Ok(())
+        Ok(true)
     }
 
     /// On which condition the next version is made: an object that is continued must still be that version.
@@ -508,9 +523,9 @@ impl<S: ObjectStore> Work<S> {
         self.failure.as_ref()
     }
 
-    /// Whether the origin has a version that this writer has made or found.
-    pub(crate) fn has_published(&self) -> bool {
-        self.published.is_some()
+    /// The version that this writer has made or found.
+    pub(crate) fn version(&self) -> Option<Object> {
+        self.published.as_ref().map(|published| published.object.clone())
     }
 
     pub(crate) fn location(&self) -> &Location {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{Error, ErrorKind, setting, text};
+use flatout_engine::{Error, ErrorKind, Object, setting, text};
 use flatout_wire::object_options::Condition;
 
 use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
@@ -18,6 +18,7 @@ use crate::hash::BuildIdentityHasher;
 use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
+use crate::version_bytes::read_now;
 use crate::writer::{FileWriter, Work, Wrote};
 
 pub(crate) struct Writers<S: ObjectStore> {
@@ -39,6 +40,8 @@ struct Opened<S: ObjectStore> {
 pub(crate) struct WriteHandle<S: ObjectStore> {
     pub(crate) writer: Arc<FileWriter<S>>,
     reads: bool,
+    /// Its open has begun the writer.
+    is_first: bool,
     owners: Mutex<Owners>,
 }
 
@@ -71,10 +74,10 @@ impl Owners {
 }
 
 impl<S: ObjectStore> WriteHandle<S> {
-    fn new(writer: Arc<FileWriter<S>>, reads: bool, caller: Caller) -> WriteHandle<S> {
+    fn new(writer: Arc<FileWriter<S>>, reads: bool, is_first: bool, caller: Caller) -> WriteHandle<S> {
         let mut owners = Owners::default();
         owners.add(caller);
-        WriteHandle { writer, reads, owners: Mutex::new(owners) }
+        WriteHandle { writer, reads, is_first, owners: Mutex::new(owners) }
     }
 
     fn owners(&self) -> MutexGuard<'_, Owners> {
@@ -107,18 +110,20 @@ impl<S: ObjectStore> Writers<S> {
 
     /// A handle on a file that is being written; `None` if it is not.
     pub(crate) fn open_written(&self, ino: u64, mode: OpenMode, caller: Caller) -> Option<OpenedFile> {
-        let writer = {
+        let (writer, opened) = {
             let mut open = self.open();
             let opened = open.get_mut(&ino)?;
             opened.handles += u32::from(mode.writes);
-            opened.writer.clone()
+            let writer = opened.writer.clone();
+            self.names.table().open(ino);
+            let written = mode.writes.then(|| WriteHandle::new(writer.clone(), mode.reads, false, caller));
+            // Before its writer can go: a reader is given its version then.
+            (writer, self.opened(OpenFile::of_written(ino, written)))
         };
         if mode.truncates {
             self.clear(ino, &writer);
         }
-        self.names.table().open(ino);
-        let written = mode.writes.then(|| WriteHandle::new(writer, mode.reads, caller));
-        Some(self.opened(OpenFile::of_written(ino, written)))
+        Some(opened)
     }
 
     /// Opens a file that nobody writes to be written. What is known of it is true as far as anybody has to
@@ -138,6 +143,13 @@ impl<S: ObjectStore> Writers<S> {
         }
         let mut table = self.names.table();
         let inode = table.get(ino).filter(|inode| !inode.is_replaced()).ok_or_else(stale)?;
+        // The kernel would write at the end that it knows: it looks the name up again, and asks once more.
+        if inode.has_changed && !mode.truncates {
+            return Err(stale());
+        }
+        if table.is_moving(ino) {
+            return Err(FsError::of(libc::EBUSY));
+        }
         let location = self.names.object(&table, inode.parent, &inode.name)?;
         let writer = Arc::new(match mode.truncates {
             true => FileWriter::of_new(store.clone(), &self.buffers, location, Condition::None),
@@ -154,7 +166,7 @@ impl<S: ObjectStore> Writers<S> {
         }
         open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
         drop(open);
-        let written = WriteHandle::new(writer, mode.reads, caller);
+        let written = WriteHandle::new(writer, mode.reads, true, caller);
         Ok(self.opened(OpenFile::of_written(ino, Some(written))))
     }
 
@@ -170,6 +182,9 @@ impl<S: ObjectStore> Writers<S> {
         let condition = if exclusive { Condition::Absent } else { Condition::None };
         let mut open = self.open();
         let mut table = self.names.table();
+        if table.is_moving(parent) {
+            return Err(FsError::of(libc::EBUSY));
+        }
         let location = self.names.object(&table, parent, name)?;
         let now_ms = self.names.now_ms();
         let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition));
@@ -190,7 +205,7 @@ impl<S: ObjectStore> Writers<S> {
         drop(table);
         open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
         drop(open);
-        let written = WriteHandle::new(writer, mode.reads, caller);
+        let written = WriteHandle::new(writer, mode.reads, true, caller);
         Ok((node, self.opened(OpenFile::of_written(ino, Some(written)))))
     }
 
@@ -285,7 +300,9 @@ impl<S: ObjectStore> Writers<S> {
     pub(crate) fn sync(&self, handle: u64) -> Result<(), FsError> {
         let file = self.files.handles.get(handle)?;
         let Some(written) = &file.written else { return Ok(()) };
-        self.publish(file.ino, &mut written.writer.work())
+        self.publish(file.ino, &mut written.writer.work())?;
+        written.writer.revive();
+        Ok(())
     }
 
     /// Makes what was written the object.
@@ -354,7 +371,14 @@ impl<S: ObjectStore> Writers<S> {
         let (writer, may_publish) = match &file.written {
             Some(written) if !written.reads => return Err(FsError::of(libc::EBADF)),
             Some(written) => (written.writer.clone(), true),
-            None => (self.of(file.ino).ok_or_else(|| FsError::of(libc::ESTALE))?, false),
+            None => match self.of(file.ino) {
+                Some(writer) => (writer, false),
+                // It has gone since.
+                None => {
+                    let (content, _) = file.content().ok_or_else(|| FsError::of(libc::ESTALE))?;
+                    return read_now(&content, at, bytes);
+                }
+            },
         };
         let found = writer.read(at, bytes, may_publish, |work| self.publish(file.ino, work))?;
         found.now()
@@ -368,37 +392,60 @@ impl<S: ObjectStore> Writers<S> {
     /// The last descriptor of a handle is closed.
     pub(crate) fn release(&self, file: &OpenFile<S>) -> Result<(), FsError> {
         let Some(written) = &file.written else { return Ok(()) };
-        let is_last = self.open().get(&file.ino).is_some_and(|opened| opened.handles == 1);
+        let is_last = self.open().get_mut(&file.ino).is_some_and(|opened| {
+            opened.handles -= 1;
+            opened.handles == 0
+        });
+        if !is_last {
+            return Ok(());
+        }
+        // Always the turn first, and what is open after it: a turn may last as long as an upload.
+        let mut work = written.writer.work();
         let mut published = Ok(());
-        if is_last {
-            let mut work = written.writer.work();
-            if written.writer.is_abandoned() {
-                published = Err(abandoned(&work));
-            } else if let Some(failure) = work.failure() {
-                // It was told before.
-                published = Err(FsError::of(failure.errno));
-            } else if work.is_dirty() {
-                published = self.publish(file.ino, &mut work);
-            }
+        if written.writer.is_abandoned() {
+            published = Err(abandoned(&work));
+        } else if let Some(failure) = work.failure() {
+            // It was told before.
+            published = Err(FsError::of(failure.errno));
+        } else if work.is_dirty() {
+            published = self.publish(file.ino, &mut work);
         }
         let mut open = self.open();
-        if let Some(opened) = open.get_mut(&file.ino) {
-            opened.handles -= 1;
-            if opened.handles == 0 {
-                let gone = open.remove(&file.ino);
-                let has_version = {
-                    let work = written.writer.work();
-                    work.has_published() && work.failure().is_none() && !written.writer.is_abandoned()
-                };
-                let now_ms = self.names.now_ms();
-                self.names.table().end_writing(file.ino, has_version, now_ms);
-                drop(open);
-                // An upload that is given up waits until its parts are gone.
-                written.writer.work().let_go();
-                drop(gone);
+        // It may have been opened again meanwhile.
+        if open.get(&file.ino).is_some_and(|opened| opened.handles == 0) {
+            let gone = open.remove(&file.ino);
+            let is_abandoned = written.writer.is_abandoned();
+            let version = work.version().filter(|_| work.failure().is_none() && !is_abandoned);
+            if let Some(object) = &version {
+                self.give_version(file.ino, object);
             }
+            let now_ms = self.names.now_ms();
+            self.names.table().end_writing(file.ino, version.is_some(), now_ms);
+            drop(open);
+            // An upload that is given up waits until its parts are gone.
+            work.let_go();
+            drop(gone);
         }
         published
+    }
+
+    /// The answer to an open was not taken: a file that was made or cut by it is as if it had not been.
+    pub(crate) fn give_up(&self, file: &OpenFile<S>) {
+        if let Some(written) = file.written.as_ref().filter(|written| written.is_first) {
+            written.writer.abandon();
+        }
+    }
+
+    /// Readers that opened the file while it was written read this version from now on.
+    fn give_version(&self, ino: u64, object: &Object) {
+        let readers = self.files.handles.all();
+        let waits =
+            |file: &&Arc<OpenFile<S>>| file.ino == ino && file.written.is_none() && file.content().is_none();
+        for file in readers.iter().filter(waits) {
+            if let Ok(content) = self.names.store.content(object.clone()) {
+                file.go_on_with(content, object.size);
+            }
+        }
     }
 }
 

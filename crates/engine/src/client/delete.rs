@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use flatout_policy::retry::{Attempts, Fault};
 use flatout_wire::documents::{self, is_xml_text};
+use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::upload_answers;
 use flatout_wire::verdict::Reason;
@@ -115,7 +116,7 @@ impl Client {
     /// [`ErrorKind::Changed`] for an object that has another ETag; as [`Client::delete`].
     pub fn delete_if_match(&self, location: &Location, etag: &str) -> Result<(), Error> {
         let found = self.stat(location)?;
-        if found.version.etag.as_deref() != Some(etag) {
+        if found.version.etag.as_deref().map(quoted) != Some(quoted(etag)) {
             return Err(replaced().during("delete", location));
         }
         let if_match = (Dialect::of(location) == Dialect::S3).then_some(etag);

@@ -8,6 +8,7 @@ use super::{Folder, InodeTable};
 use crate::ROOT;
 use crate::attributes::FileKind;
 use crate::fact::Fact;
+use crate::listing::NameInListing;
 use crate::writer::WrittenSize;
 
 impl InodeTable {
@@ -66,10 +67,11 @@ impl InodeTable {
                 FileKind::Folder => {
                     self.drop_listing(ino);
                     self.set_made_here(ino, false, now_ms);
-                    // Whatever has the name next is newer.
+                    // The kernel makes nothing in it any more: a folder of its name is another.
                     if let Some(inode) = self.get_mut(ino) {
-                        (inode.fact.asked_ms, inode.named_ms) = (0, 0);
+                        inode.state = VersionState::Replaced;
                     }
+                    self.rest(ino, now_ms);
                 }
                 FileKind::File => {
                     if let Some(inode) = self.get_mut(ino) {
@@ -88,7 +90,11 @@ impl InodeTable {
     pub(crate) fn keep_emptied(&mut self, folder: u64, now_ms: u64) {
         let Some(state) = self.get(folder).and_then(|inode| inode.folder.as_deref()) else { return };
         let listed = state.listing.as_ref().map_or(0, |listing| listing.entries());
-        let gone = state.notes.values().filter(|note| note.is_absent).count() as u64;
+        let is_listed = |name: &str| {
+            let listing = state.listing.as_ref();
+            listing.is_some_and(|listing| matches!(listing.find(name), NameInListing::Present(..)))
+        };
+        let gone = state.notes.iter().filter(|(name, note)| note.is_absent && is_listed(name)).count() as u64;
         if state.local.is_empty() && listed <= gone {
             self.set_made_here(folder, true, now_ms);
         }
@@ -165,8 +171,25 @@ impl InodeTable {
         }
     }
 
+    /// A file is being removed or renamed, or all below a folder: nobody begins to write there meanwhile.
+    pub(crate) fn set_moving(&mut self, ino: u64, is_moving: bool) {
+        match is_moving {
+            true => self.moving.push(ino),
+            false => {
+                if let Some(at) = self.moving.iter().position(|&moving| moving == ino) {
+                    self.moving.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    /// Whether it, or a folder that it is in, is being removed or renamed.
+    pub(crate) fn is_moving(&self, ino: u64) -> bool {
+        self.moving.iter().any(|&moving| self.is_within(ino, moving))
+    }
+
     /// Nothing that is known of the keys below a folder is true any more: they have other names now.
-    fn outdate_below(&mut self, folder: u64, now_ms: u64) {
+    pub(crate) fn outdate_below(&mut self, folder: u64, now_ms: u64) {
         let inside: Vec<u64> =
             self.inodes.iter().map(|inode| inode.ino).filter(|ino| self.is_below(*ino, folder)).collect();
         for ino in &inside {

@@ -35,6 +35,10 @@ impl InodeTable {
 
     /// The version that was opened is gone. The origin is asked for the name next time.
     pub(crate) fn retire(&mut self, ino: u64, now_ms: u64) {
+        // A file that this mount writes has the version that its writer knows.
+        if self.is_written(ino) {
+            return;
+        }
         let Some(inode) = self.get_mut(ino).filter(|inode| inode.state == VersionState::Opened) else {
             return;
         };

@@ -194,6 +194,62 @@ fn what_was_written_can_be_read() {
     closed(&tree, only).unwrap();
 }
 
+/// What a reviewer found: it was left without a version when its writer went.
+#[test]
+fn a_reader_that_came_while_it_was_written_reads_on_when_its_writer_has_gone() {
+    let memory = Memory::new();
+    let tree = memory.tree(minute());
+    for bytes in [10, 2 * MIB] {
+        let (handle, content) = (create(&tree, "new"), pattern(bytes));
+        for (at, piece) in content.chunks(MIB).enumerate() {
+            write(&tree, handle, (at * MIB) as u64, piece).unwrap();
+        }
+        tree.sync(handle).unwrap();
+        let reader = open(&tree, "new", OpenMode::read(false)).unwrap().handle;
+        closed(&tree, handle).unwrap();
+        assert_eq!(read(&tree, reader, 1, 5).unwrap(), content[1..6]);
+        tree.release(reader).unwrap();
+        tree.remove_file(ROOT, OsStr::new("new")).unwrap();
+    }
+}
+
+/// The kernel did not take the answer: its process was killed.
+#[test]
+fn an_open_that_was_given_up_publishes_nothing() {
+    let memory = Memory::with(&["old"]);
+    let tree = memory.tree(minute());
+    let handle = create(&tree, "new");
+    assert!(tree.release_unopened(handle).is_err());
+    let handle = open(&tree, "old", OpenMode { truncates: true, ..to_write() }).unwrap().handle;
+    assert!(tree.release_unopened(handle).is_err());
+    assert_eq!(
+        (memory.object("new"), memory.object("old").unwrap().bytes),
+        (None, b"content of old".to_vec())
+    );
+    assert_eq!(find(&tree, "old").unwrap().attributes.size, 14);
+}
+
+/// The last two handles are released side by side.
+#[test]
+fn releases_beside_a_rename_end_and_publish() {
+    let memory = Memory::with(&["target"]);
+    let tree = memory.tree(minute());
+    for round in 0..200_u64 {
+        ino(&tree, "target");
+        let handle = create(&tree, "tmp");
+        write(&tree, handle, 0, &round.to_le_bytes()).unwrap();
+        tree.flush(handle, nobody()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| tree.release(handle).unwrap());
+            scope.spawn(|| {
+                tree.rename((ROOT, OsStr::new("tmp")), (ROOT, OsStr::new("target")), false).unwrap();
+            });
+        });
+        assert_eq!(memory.object("target").unwrap().bytes, round.to_le_bytes());
+        assert_eq!(tree.stats().written_now, 0);
+    }
+}
+
 #[test]
 fn an_append_goes_on_from_the_version_that_is_there() {
     let memory = Memory::new();

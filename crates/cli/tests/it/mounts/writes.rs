@@ -100,11 +100,17 @@ fn git_clones_into_it() {
 }
 
 const PYTHON: &str = r#"
-import os, shutil, sys, tempfile, zipfile
+import os, shutil, subprocess, sys, tempfile, zipfile
 os.chdir(sys.argv[1])
 class Pipe:
     "Without seek: members are written once."
     def __init__(self, file): self.write, self.flush = file.write, file.flush
+with open('open', 'wb') as file:
+    file.write(b'1'); file.flush()
+    # The child closes it within execve(2), and publishes nothing by that.
+    subprocess.run(['true'], check=True)
+    file.write(b'2')
+os.remove('open')
 with tempfile.TemporaryFile(dir='.') as file:
     file.write(b'hello'); file.seek(0); assert file.read() == b'hello'
 with tempfile.NamedTemporaryFile(dir='.') as file:
@@ -223,7 +229,11 @@ fn every_way_of_writing_gives_the_same_bytes() {
     // As fio writes and verifies it, by several threads.
     let fio = "--name=w --rw=write --bs=256k --size=20m --numjobs=4 --verify=crc32c --do_verify=1 --verify_fatal=1 \
                --ioengine=psync --fallocate=none --file_append=0 --create_on_open=1";
-    let ended = run(Command::new("fio").args(fio.split_whitespace()).arg("--directory").arg(place.mnt()));
+    let ended = run(Command::new("fio")
+        .args(fio.split_whitespace())
+        .arg("--directory")
+        .arg(place.mnt())
+        .current_dir(place.path()));
     assert_eq!(ended.code, Some(0), "{}{}", ended.text(), ended.stderr);
     place.unmounted();
 }
