@@ -62,19 +62,25 @@ def main():
 
 def once(options, folder: Path, tool: str, program: str, case: str):
     serve = subprocess.Popen(
-        [options.flatout, "serve", "--sink", "--no-auth", "--listen", f"127.0.0.1:{PORT}"],
+        [options.flatout, "serve", "--memory", "--sink", "--no-auth", "--listen", f"127.0.0.1:{PORT}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     serve.stdout.readline()
+    subprocess.run(
+        [options.flatout, "mb", "s3://bucket", "--endpoint-url", URL, "--no-sign-request"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     at = folder / "m"
     at.mkdir(exist_ok=True)
     mounts = None
     try:
         if case == "cp":
             return copy(options, folder)
+        # rclone cannot do with a bundle of certificates beside its own transport.
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"},
             "AWS_ACCESS_KEY_ID": "k",
             "AWS_SECRET_ACCESS_KEY": "s",
             "AWS_REGION": "us-east-1",

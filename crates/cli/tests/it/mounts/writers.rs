@@ -168,6 +168,10 @@ fn a_killed_writer_leaves_nothing_half_done() {
 #[test]
 fn a_killed_mount_loses_nothing_that_was_closed() {
     let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
+    let uploads = || {
+        let args = ["uploads", "s3://bucket", "--endpoint-url", &origin.url(), "--no-sign-request"];
+        run(&mut place.flatout(&args)).clean().text().to_owned()
+    };
     let mut closed = vec!["there".to_owned()];
     for round in 0..5 {
         place.mounted("s3://bucket", &origin.url(), &[]);
@@ -178,6 +182,8 @@ fn a_killed_mount_loses_nothing_that_was_closed() {
         }
         let mut open = File::create(place.at("open")).unwrap();
         open.write_all(&bytes(20 << 20)).unwrap();
+        // One whose answer was not read yet has no id that anybody could note.
+        wait_until("its upload has begun", || !uploads().is_empty());
         let pid = place.pid();
         signal("KILL", pid);
         wait_until("it is gone", || !is_alive(pid));
@@ -189,11 +195,7 @@ fn a_killed_mount_loses_nothing_that_was_closed() {
     }
     // The next mount has the parts deleted that were sent.
     place.mounted("s3://bucket", &origin.url(), &[]);
-    let left = || {
-        let args = ["uploads", "s3://bucket", "--endpoint-url", &origin.url(), "--no-sign-request"];
-        run(&mut place.flatout(&args)).clean().text().to_owned()
-    };
-    wait_until("no upload is left", || left().is_empty());
+    wait_until("no upload is left", || uploads().is_empty());
     wait_until("the log says so", || place.log().contains("uploads of a mount that was killed were aborted"));
     place.unmounted();
 }
