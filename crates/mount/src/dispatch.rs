@@ -300,7 +300,7 @@ impl<F: Files> Dispatcher<F> {
         });
     }
 
-    /// Nobody hears of a failure but the log. The kernel forgets the attributes of a file that was not
+    /// A failure goes to the log alone. The kernel forgets the attributes of a file that was not
     /// published.
     fn released(&self, node: u64, handle: u64) {
         self.on_released(node, self.files.release(handle));

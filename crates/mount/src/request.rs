@@ -293,7 +293,7 @@ fn init(mut body: Fields<'_>) -> Option<InitRequest> {
     Some(InitRequest { major, minor, max_readahead, flags: u64::from(low) | u64::from(high) << 32 })
 }
 
-/// `struct fuse_setattr_in`. Access times are nobody's.
+/// `struct fuse_setattr_in`. Access times are not kept.
 fn changes(mut body: Fields<'_>) -> Option<AttributeChanges> {
     let (valid, _padding, _handle, size) = (body.u32()?, body.u32()?, body.u64()?, body.u64()?);
     let (_lock_owner, _accessed_s, modified_s, _changed_s) =

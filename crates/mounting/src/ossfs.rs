@@ -51,7 +51,7 @@ pub const ROWS: &[ForeignOption] = &[
     row(
         "allow_mark_dir_stale_recursively",
         "false",
-        Is(&["false", "0"], "what is below a renamed folder is known anew: leave it out"),
+        Is(&["false", "0"], "names below a renamed folder are looked up again: leave it out"),
     ),
     row("sync_upload", "true", Is(&["true", "1"], "close publishes what was written: leave it out")),
     row(

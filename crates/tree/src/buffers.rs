@@ -48,7 +48,7 @@ impl<A: MemoryAccount> Buffers<A> {
             let cause = "the files that are being written take all memory that they may have";
             let error = Error::new(ErrorKind::Usage, cause)
                 .with_hint([text("close some of them, or use a larger "), setting("memory")]);
-            return Err(FsError { errno: libc::ENOMEM, cause: Some(Arc::new(error)) });
+            return Err(FsError::because(libc::ENOMEM, error));
         }
         state.bytes = bytes;
         state.account.set(bytes);

@@ -13,8 +13,7 @@ use crate::folder_location::{FolderLocation, unlisted};
 use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
-use crate::open_files::OpenFiles;
-use crate::store::{ObjectStore, Stored};
+use crate::store::ObjectStore;
 use crate::writers::Writers;
 
 /// Entries of a page that tells whether a folder is empty: its marker, and one more.
@@ -27,7 +26,6 @@ const TIMES_APART_S: i64 = 2;
 pub(crate) struct Changes<S: ObjectStore> {
     pub(crate) names: Arc<Namespace<S>>,
     pub(crate) lookups: Arc<Lookups<S>>,
-    pub(crate) files: Arc<OpenFiles<S>>,
     pub(crate) writers: Arc<Writers<S>>,
 }
 
@@ -35,7 +33,7 @@ impl<S: ObjectStore> Changes<S> {
     /// A name as a component of a new key.
     ///
     /// # Errors
-    /// `EINVAL` for a name that no key can have; as [`Namespace::name_in`].
+    /// `EILSEQ` for a name that no key can have; as [`Namespace::name_in`].
     pub(crate) fn new_name<'a>(&self, parent: u64, name: &'a OsStr) -> Result<&'a str, FsError> {
         self.names.name_in(parent, name).map_err(|error| match error.errno {
             libc::ENOENT => FsError::of(libc::EILSEQ),
@@ -234,7 +232,7 @@ impl<S: ObjectStore> Changes<S> {
         if let Some(replaced_work) = &mut replaced_work {
             replaced_work.remove_name(&self.writers.buffers);
         }
-        self.on_moved(ino, &target, &copied.stored);
+        self.writers.on_moved(ino, &target, &copied.stored);
         let deleted = match &copied.from_etag {
             Some(etag) => store.delete_version(&source, etag),
             None => store.delete(&source),
@@ -258,17 +256,6 @@ impl<S: ObjectStore> Changes<S> {
             work.moved(&target, &copied.stored);
         }
         Ok(())
-    }
-
-    /// Handles that read a file go on with its copy, which has the same bytes.
-    fn on_moved(&self, ino: u64, target: &Location, stored: &Stored) {
-        let object = self.writers.fact(stored).version(target.clone());
-        for file in self.files.handles.all().iter().filter(|file| file.ino == ino && file.content().is_some())
-        {
-            if let Ok(content) = self.names.store.content(object.clone()) {
-                file.go_on_with(content, stored.size);
-            }
-        }
     }
 
     fn rename_folder(
@@ -474,7 +461,7 @@ fn busy(folder: &FolderLocation) -> FsError {
     let error = Error::new(ErrorKind::Unsupported, "a file in it is being written")
         .during("rename", folder.prefix())
         .with_hint("close the file first");
-    FsError { errno: libc::EBUSY, cause: Some(Arc::new(error)) }
+    FsError::because(libc::EBUSY, error)
 }
 
 /// mv(1) copies what cannot be renamed.
@@ -483,7 +470,7 @@ fn too_many(folder: &Location, most: u64) -> FsError {
     let error = Error::new(ErrorKind::Unsupported, cause)
         .during("rename", folder)
         .with_hint([text("allow it with a larger "), setting("rename-limit")]);
-    FsError { errno: libc::EXDEV, cause: Some(Arc::new(error)) }
+    FsError::because(libc::EXDEV, error)
 }
 
 /// Keeps an inode for as long as it lives.

@@ -25,7 +25,7 @@ pub struct Config {
     pub ignore_attributes: bool,
     /// A folder that is made has an object of its own.
     pub folder_markers: bool,
-    /// A folder of so many objects can be renamed.
+    /// The most objects that a folder may have to be renamed.
     pub rename_most: u64,
     /// What files that are kept whole until they are closed may take together, in bytes.
     pub buffers_bytes: u64,

@@ -89,7 +89,7 @@ pub trait Files: Send + Sync + 'static {
     /// `flush` or `sync`. With `exclusive` it must not be there, neither now nor when it is published.
     ///
     /// # Errors
-    /// `EEXIST`; `EINVAL` for a name that no key can have; as [`Files::lookup`].
+    /// `EEXIST`; `EILSEQ` for a name that no key can have; as [`Files::lookup`].
     fn create(
         &self,
         parent: u64,
@@ -227,7 +227,7 @@ pub trait Files: Send + Sync + 'static {
         done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel>;
 
-    /// What was written and not published is published now; this waits for that.
+    /// Publishes what was written and is not published yet, and waits for that.
     ///
     /// # Errors
     /// Why it could not be published: nobody but the log hears of it. What the kernel knows of the file is

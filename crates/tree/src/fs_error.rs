@@ -19,6 +19,11 @@ impl FsError {
         FsError { errno, cause: None }
     }
 
+    /// That errno, whatever the kind of its cause.
+    pub(crate) fn because(errno: i32, cause: Error) -> FsError {
+        FsError { errno, cause: Some(Arc::new(cause)) }
+    }
+
     /// `ENOENT`.
     pub(crate) fn absent() -> FsError {
         FsError::of(libc::ENOENT)

@@ -114,7 +114,7 @@ impl<S: ObjectStore> Namespace<S> {
         self.counters.replaced.count();
         let now_ms = self.now_ms();
         self.table().retire(ino, now_ms);
-        FsError { errno: libc::ESTALE, cause: Some(Arc::new(why)) }
+        FsError::because(libc::ESTALE, why)
     }
 
     /// Releases a pin of an inode, and the memory of what is not needed any more.

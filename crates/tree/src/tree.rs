@@ -58,12 +58,7 @@ impl<S: ObjectStore> TreeOf<S> {
         let files = Arc::new(OpenFiles::new(names.clone()));
         let writers = Arc::new(Writers::new(names.clone(), files.clone()));
         Ok(TreeOf {
-            changes: Changes {
-                names: names.clone(),
-                lookups: lookups.clone(),
-                files: files.clone(),
-                writers: writers.clone(),
-            },
+            changes: Changes { names: names.clone(), lookups: lookups.clone(), writers: writers.clone() },
             lookups,
             files,
             writers,

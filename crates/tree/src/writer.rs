@@ -22,7 +22,7 @@ use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader
 use crate::version_bytes::{read_now, read_whole};
 
 /// A file of up to this length is kept in memory until it is closed, and sent by one request.
-pub(crate) const BUFFERED_MOST: usize = 1 << 20;
+const BUFFERED_MOST: usize = 1 << 20;
 /// A file without a name, which is never sent, may have as much.
 const NAMELESS_MOST: usize = 64 << 20;
 /// An object of at least this length is continued by the origin; a shorter one is read and sent again.
@@ -274,7 +274,7 @@ impl<S: ObjectStore> FileWriter<S> {
         Ok(wrote)
     }
 
-    /// Cuts it to no bytes; what was written and not published is forgotten.
+    /// Cuts it to no bytes, and forgets what was not published.
     pub(crate) fn clear(&self) {
         let mut work = self.work();
         work.content = Content::Buffered(self.buffers.empty());
@@ -317,10 +317,7 @@ impl<S: ObjectStore> FileWriter<S> {
         }
         if work.published.as_ref().is_none_or(|published| until > published.object.size) {
             if !may_publish {
-                return Err(FsError {
-                    errno: libc::EBUSY,
-                    cause: Some(Arc::new(unpublished(&work.location))),
-                });
+                return Err(FsError::because(libc::EBUSY, unpublished(&work.location)));
             }
             publish(&mut work)?;
         }
@@ -370,7 +367,7 @@ impl<S: ObjectStore> Work<S> {
             if self.is_nameless {
                 let cause = "a file whose name was removed is kept in memory, and has at most 64MiB";
                 let error = Error::new(ErrorKind::Unsupported, cause).during("write", &self.location);
-                return Err(FsError { errno: libc::ENOSPC, cause: Some(Arc::new(error)) });
+                return Err(FsError::because(libc::ENOSPC, error));
             }
             let first = std::mem::replace(buffer, buffers.empty());
             let condition = self.condition_now();
@@ -570,11 +567,11 @@ fn ended<U: ObjectUpload>(upload: U) -> FsError {
 /// that was to be new, are told apart.
 fn not_published(error: Error) -> FsError {
     if error.is_there() {
-        return FsError { errno: libc::EEXIST, cause: Some(Arc::new(error)) };
+        return FsError::because(libc::EEXIST, error);
     }
     match error.kind() {
         // The bucket: a writer takes ENOENT for its file's name.
-        ErrorKind::NotFound => FsError { errno: libc::EIO, cause: Some(Arc::new(error)) },
+        ErrorKind::NotFound => FsError::because(libc::EIO, error),
         _ => error.into(),
     }
 }

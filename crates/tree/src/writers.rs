@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{Error, ErrorKind, Object, setting, text};
+use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
 use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
@@ -25,11 +26,12 @@ pub(crate) struct Writers<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     files: Arc<OpenFiles<S>>,
     pub(crate) buffers: Arc<Buffers<S::MemoryAccount>>,
-    /// Writes that were taken: where there are more, whoever waits for room gets some in the end.
+    /// How many writes were taken. As long as it grows, a write that waits for room gets some.
     taken: AtomicU64,
-    /// By inode.
-    open: Mutex<HashMap<u64, Opened<S>, BuildIdentityHasher>>,
+    open: Mutex<OpenedByInode<S>>,
 }
+
+type OpenedByInode<S> = HashMap<u64, Opened<S>, BuildIdentityHasher>;
 
 struct Opened<S: ObjectStore> {
     writer: Arc<FileWriter<S>>,
@@ -95,7 +97,7 @@ impl<S: ObjectStore> Writers<S> {
         Writers { names, files, buffers, taken: AtomicU64::new(0), open: Mutex::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Opened<S>, BuildIdentityHasher>> {
+    fn open(&self) -> MutexGuard<'_, OpenedByInode<S>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,7 +138,7 @@ impl<S: ObjectStore> Writers<S> {
     ) -> Result<OpenedFile, FsError> {
         let stale = || FsError::of(libc::ESTALE);
         let store = &self.names.store;
-        let mut open = self.open();
+        let open = self.open();
         if open.contains_key(&ino) {
             drop(open);
             return self.open_written(ino, mode, caller).ok_or_else(stale);
@@ -164,10 +166,21 @@ impl<S: ObjectStore> Writers<S> {
         if mode.truncates {
             self.outdate_readers(ino);
         }
+        Ok(self.begin(open, ino, writer, (mode, caller)))
+    }
+
+    /// The first handle of a writer.
+    fn begin(
+        &self,
+        mut open: MutexGuard<'_, OpenedByInode<S>>,
+        ino: u64,
+        writer: Arc<FileWriter<S>>,
+        (mode, caller): (OpenMode, Caller),
+    ) -> OpenedFile {
         open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
         drop(open);
         let written = WriteHandle::new(writer, mode.reads, true, caller);
-        Ok(self.opened(OpenFile::of_written(ino, Some(written))))
+        self.opened(OpenFile::of_written(ino, Some(written)))
     }
 
     /// Makes a file of a name that nothing has.
@@ -180,33 +193,25 @@ impl<S: ObjectStore> Writers<S> {
     ) -> Result<(Node, OpenedFile), FsError> {
         let store = &self.names.store;
         let condition = if exclusive { Condition::Absent } else { Condition::None };
-        let mut open = self.open();
+        let open = self.open();
         let mut table = self.names.table();
         if table.is_moving(parent) {
             return Err(FsError::of(libc::EBUSY));
         }
         let location = self.names.object(&table, parent, name)?;
-        let now_ms = self.names.now_ms();
         let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition));
         let fact = self.fact(&Stored { modified_s: store.unix_s(), ..Stored::default() });
         let ino = table.keep(parent, name, FileKind::File, fact.clone());
         if open.contains_key(&ino) {
             return Err(FsError::of(libc::EEXIST));
         }
-        table.rewrite(ino, Fact { asked_ms: now_ms, ..fact });
+        table.rewrite(ino, fact.clone());
+        let status = NameStatus::Present(FileKind::File, fact);
+        let node = self.names.looked_up(&mut table, parent, name, status)?;
         table.open(ino);
         table.begin_writing(ino, writer.size.clone());
-        let node = self.names.looked_up(
-            &mut table,
-            parent,
-            name,
-            NameStatus::Present(FileKind::File, self.fact(&Stored::default())),
-        )?;
         drop(table);
-        open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
-        drop(open);
-        let written = WriteHandle::new(writer, mode.reads, true, caller);
-        Ok((node, self.opened(OpenFile::of_written(ino, Some(written)))))
+        Ok((node, self.begin(open, ino, writer, (mode, caller))))
     }
 
     /// What is written passes the page cache: it would be copied once more, and nothing else.
@@ -217,7 +222,7 @@ impl<S: ObjectStore> Writers<S> {
 
     /// # Errors
     /// `EBADF` for one that does not write.
-    pub(crate) fn handle(&self, handle: u64) -> Result<Arc<OpenFile<S>>, FsError> {
+    fn handle(&self, handle: u64) -> Result<Arc<OpenFile<S>>, FsError> {
         let file = self.files.handles.get(handle)?;
         if file.written.is_some() { Ok(file) } else { Err(FsError::of(libc::EBADF)) }
     }
@@ -315,18 +320,35 @@ impl<S: ObjectStore> Writers<S> {
     }
 
     /// The origin has a version that this mount has made.
-    pub(crate) fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
-        self.names.table().rewrite(ino, self.fact(stored));
-        let readers = self.files.handles.all();
-        let mut readers = readers.iter().filter(|file| file.ino == ino && file.written.is_none()).peekable();
-        if readers.peek().is_none() {
+    fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
+        let fact = self.fact(stored);
+        let object = fact.version(work.location().clone());
+        self.names.table().rewrite(ino, fact);
+        self.hand_over(&self.readers(ino), &object);
+    }
+
+    /// Handles that only read a file.
+    fn readers(&self, ino: u64) -> Vec<Arc<OpenFile<S>>> {
+        let mut files = self.files.handles.all();
+        files.retain(|file| file.ino == ino && file.written.is_none());
+        files
+    }
+
+    /// These handles read that version from now on. One that cannot be given it has what it had.
+    fn hand_over(&self, readers: &[Arc<OpenFile<S>>], object: &Object) {
+        if readers.is_empty() {
             return;
         }
-        let object = self.fact(stored).version(work.location().clone());
-        // A handle that cannot be given the new version has what it had.
-        if let Ok(content) = self.names.store.content(object) {
-            readers.for_each(|file| file.go_on_with(content.clone(), stored.size));
+        if let Ok(content) = self.names.store.content(object.clone()) {
+            readers.iter().for_each(|file| file.go_on_with(content.clone(), object.size));
         }
+    }
+
+    /// A file was copied to another name: handles that read it go on with the copy, which has the same bytes.
+    pub(crate) fn on_moved(&self, ino: u64, target: &Location, stored: &Stored) {
+        let mut readers = self.readers(ino);
+        readers.retain(|file| file.content().is_some());
+        self.hand_over(&readers, &self.fact(stored).version(target.clone()));
     }
 
     /// What is known of a version that this mount has made.
@@ -348,11 +370,7 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Handles that read the version of now read nothing more.
     pub(crate) fn outdate_readers(&self, ino: u64) {
-        let files = self.files.handles.all();
-        files
-            .iter()
-            .filter(|file| file.ino == ino && file.written.is_none())
-            .for_each(|file| file.set_stale());
+        self.readers(ino).iter().for_each(|file| file.set_stale());
     }
 
     /// Whether a read has to be asked of the file's writer.
@@ -417,7 +435,10 @@ impl<S: ObjectStore> Writers<S> {
             let is_abandoned = written.writer.is_abandoned();
             let version = work.version().filter(|_| work.failure().is_none() && !is_abandoned);
             if let Some(object) = &version {
-                self.give_version(file.ino, object);
+                // Whoever opened it while it was written has no version of its own yet.
+                let mut readers = self.readers(file.ino);
+                readers.retain(|file| file.content().is_none());
+                self.hand_over(&readers, object);
             }
             let now_ms = self.names.now_ms();
             self.names.table().end_writing(file.ino, version.is_some(), now_ms);
@@ -435,22 +456,10 @@ impl<S: ObjectStore> Writers<S> {
             written.writer.abandon();
         }
     }
-
-    /// Readers that opened the file while it was written read this version from now on.
-    fn give_version(&self, ino: u64, object: &Object) {
-        let readers = self.files.handles.all();
-        let waits =
-            |file: &&Arc<OpenFile<S>>| file.ino == ino && file.written.is_none() && file.content().is_none();
-        for file in readers.iter().filter(waits) {
-            if let Ok(content) = self.names.store.content(object.clone()) {
-                file.go_on_with(content, object.size);
-            }
-        }
-    }
 }
 
-/// A write that waits for room while none is taken for so long waits in vain: each file that is open holds
-/// some, and whoever waits is the one who would close them.
+/// A write fails after so long without room, if no other write was taken meanwhile: each open file holds
+/// some, and its writer may be the one that waits.
 const STUCK_MS: u64 = 600_000;
 
 fn stuck<S: ObjectStore>(writer: &FileWriter<S>) -> FsError {
@@ -458,12 +467,12 @@ fn stuck<S: ObjectStore>(writer: &FileWriter<S>) -> FsError {
     let error = Error::new(ErrorKind::Usage, cause)
         .during("write", writer.work().location())
         .with_hint([text("close some of the files, or use a larger "), setting("memory")]);
-    FsError { errno: libc::ENOMEM, cause: Some(Arc::new(error)) }
+    FsError::because(libc::ENOMEM, error)
 }
 
 /// For the log: nobody else hears of it.
 fn abandoned<S: ObjectStore>(work: &Work<S>) -> FsError {
     let cause = "its writer was killed before it had closed it: nothing was published";
     let error = Error::new(ErrorKind::Internal, cause).during("write", work.location());
-    FsError { errno: libc::EIO, cause: Some(Arc::new(error)) }
+    FsError::because(libc::EIO, error)
 }

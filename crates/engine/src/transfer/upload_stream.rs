@@ -33,8 +33,8 @@ use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 /// has no more of them that are empty: what it reads from may need memory, too.
 const ROOMS_AHEAD: u32 = 2;
 
-/// Who waits longer for memory, and has a room that is full, sends it: many streams at once would all wait
-/// for their second room otherwise.
+/// A stream that has waited so long for memory sends its full room: otherwise many streams would all wait for
+/// their second one.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(20);
 
 /// Parts of an object that is continued: so long that few are needed, and of a huge one so many that most

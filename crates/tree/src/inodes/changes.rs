@@ -63,24 +63,14 @@ impl InodeTable {
     /// A name was removed by this mount.
     pub(crate) fn removed(&mut self, parent: u64, name: &str, kind: FileKind, now_ms: u64) {
         if let Some(ino) = self.find(parent, kind, name) {
-            match kind {
-                FileKind::Folder => {
-                    self.drop_listing(ino);
-                    self.set_made_here(ino, false, now_ms);
-                    // The kernel makes nothing in it any more: a folder of its name is another.
-                    if let Some(inode) = self.get_mut(ino) {
-                        inode.state = VersionState::Replaced;
-                    }
-                    self.rest(ino, now_ms);
-                }
-                FileKind::File => {
-                    if let Some(inode) = self.get_mut(ino) {
-                        inode.state = VersionState::Replaced;
-                    }
-                    self.remove_local(parent, name);
-                    self.rest(ino, now_ms);
-                }
+            self.drop_listing(ino);
+            self.set_made_here(ino, false, now_ms);
+            self.remove_local(parent, name);
+            // Also a folder: the kernel makes nothing in it any more, and one of its name is another.
+            if let Some(inode) = self.get_mut(ino) {
+                inode.state = VersionState::Replaced;
             }
+            self.rest(ino, now_ms);
         }
         self.note_absent(parent, name, now_ms);
         self.change(parent, now_ms);
@@ -132,19 +122,8 @@ impl InodeTable {
         let Some(inode) = self.get(ino) else { return };
         let (kind, before) = (inode.kind, (inode.parent, inode.name.clone()));
         let is_local = self.is_local(before.0, &before.1);
-        if let Some(there) = self.find(parent, kind, name).filter(|there| *there != ino) {
-            match kind {
-                FileKind::File => self.removed(parent, name, kind, now_ms),
-                // An empty folder: the kernel forgets it.
-                FileKind::Folder => {
-                    self.set_made_here(there, false, now_ms);
-                    self.drop_listing(there);
-                    if let Some(inode) = self.get_mut(there) {
-                        inode.state = VersionState::Replaced;
-                    }
-                    self.rest(there, now_ms);
-                }
-            }
+        if self.find(parent, kind, name).is_some_and(|there| there != ino) {
+            self.removed(parent, name, kind, now_ms);
         }
         self.remove_local(before.0, &before.1);
         self.undisplace(ino);

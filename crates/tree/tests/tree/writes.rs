@@ -183,7 +183,7 @@ fn what_was_written_can_be_read() {
     assert_eq!(memory.object("new"), None);
     assert_eq!(read(&tree, handle, 5, 10).unwrap(), bytes[5..15]);
     assert_eq!(memory.object("new").unwrap().bytes, bytes[..2 * MIB]);
-    // What is published can be read, whatever is added.
+    // The published bytes stay readable while more are added.
     write(&tree, handle, 2 * MIB as u64, &bytes[2 * MIB..]).unwrap();
     assert_eq!(read(&tree, reader.handle, 7, 10).unwrap(), bytes[7..17]);
     closed(&tree, handle).unwrap();
