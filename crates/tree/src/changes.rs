@@ -194,6 +194,25 @@ impl<S: ObjectStore> Changes<S> {
         }
     }
 
+    /// Whether the old name is gone and the new one there, as after this rename. Its inode has the new name
+    /// then.
+    pub(crate) fn was_renamed(
+        &self,
+        (from_parent, from_name): (u64, &OsStr),
+        (to_parent, to_name): (u64, &OsStr),
+    ) -> Result<bool, FsError> {
+        let from = (from_parent, self.names.name_in(from_parent, from_name)?);
+        let to = (to_parent, self.names.name_in(to_parent, to_name)?);
+        let NameStatus::Absent(_) = self.lookups.resolve(from.0, from.1)? else { return Ok(false) };
+        let NameStatus::Present(kind, _) = self.lookups.resolve(to.0, to.1)? else { return Ok(false) };
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        if let Some(ino) = table.find(from.0, kind, from.1) {
+            table.rename(ino, to, now_ms);
+        }
+        Ok(true)
+    }
+
     fn rename_file(
         &self,
         from: (u64, &str),

@@ -248,6 +248,33 @@ pub trait Files: Send + Sync + 'static {
         false
     }
 
+    /// The kernel is about to hear of a handle that this request opened. From now on another process can go
+    /// on with it.
+    fn keep_file(&self, handle: u64, request: u64) {
+        let _ = (handle, request);
+    }
+
+    /// As [`Files::keep_file`], of a folder.
+    fn keep_folder(&self, handle: u64, request: u64) {
+        let _ = (handle, request);
+    }
+
+    /// The kernel sends a request again that another process has read: a handle that it opened was never
+    /// heard of.
+    fn take_back(&self, request: u64) {
+        let _ = request;
+    }
+
+    /// Whether a rename that is asked for again was done by another process: the old name is gone, and the
+    /// new one is there. What is known of the names is then as after the rename.
+    ///
+    /// # Errors
+    /// The origin's refusal.
+    fn was_renamed(&self, from: (u64, &OsStr), to: (u64, &OsStr)) -> Result<bool, FsError> {
+        let _ = (from, to);
+        Ok(false)
+    }
+
     /// The size of the whole. Does not wait.
     fn statfs(&self) -> Statfs;
 }

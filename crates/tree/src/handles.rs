@@ -27,6 +27,17 @@ impl<T> Handles<T> {
         number
     }
 
+    /// As another process has numbered it.
+    pub(crate) fn insert(&self, number: u64, opened: T) {
+        self.lock().open.insert(number, Arc::new(opened));
+    }
+
+    /// No number up to this one is handed out.
+    pub(crate) fn begin_after(&self, number: u64) {
+        let mut state = self.lock();
+        state.last = state.last.max(number);
+    }
+
     /// # Errors
     /// `EBADF`.
     pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>, FsError> {

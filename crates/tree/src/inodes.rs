@@ -4,6 +4,7 @@
 mod changes;
 mod known;
 mod notes;
+mod taken_over;
 mod versions;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,6 +15,7 @@ use crate::attributes::{AttributeSource, FileKind};
 use crate::etag::Etag;
 use crate::fact::Fact;
 use crate::hash::{BuildIdentityHasher, StableHash};
+use crate::kept::Kept;
 use crate::listing::{FolderListing, NameInListing};
 use crate::writer::WrittenSize;
 use notes::Note;
@@ -123,6 +125,8 @@ pub(crate) struct InodeTable {
     looked_up: u64,
     listings: u64,
     generations: u32,
+    /// What the kernel knows of the inodes, for another process.
+    pub(crate) kept: Kept,
 }
 
 /// How long an answer may be used.
@@ -148,6 +152,7 @@ impl InodeTable {
             looked_up: 0,
             listings: 0,
             generations: 0,
+            kept: Kept::default(),
         };
         let root = Vacancy { ino: ROOT, number: ROOT };
         table.insert(root, ROOT, "", FileKind::Folder, Fact::folder(0));
@@ -266,7 +271,15 @@ impl InodeTable {
         self.inodes.push(inode);
         self.index.insert(ino, at);
         self.displace(ino);
+        self.keep_name(ino);
         ino
+    }
+
+    fn keep_name(&self, ino: u64) {
+        if let Some(inode) = self.get(ino).filter(|_| ino != ROOT) {
+            let parts = (inode.number, inode.parent, inode.generation, inode.kind);
+            self.kept.node(ino, parts, &inode.name);
+        }
     }
 
     /// Makes an inode found by its name where its node is not the hash of that.
@@ -324,14 +337,18 @@ impl InodeTable {
     pub(crate) fn look_up(&mut self, ino: u64) {
         if let Some(inode) = self.get_mut(ino) {
             inode.looked_up = inode.looked_up.saturating_add(1);
-            self.looked_up += u64::from(self.get(ino).is_some_and(|inode| inode.looked_up == 1));
+            let count = inode.looked_up;
+            self.looked_up += u64::from(count == 1);
+            self.kept.lookups(ino, count);
         }
     }
 
     pub(crate) fn forget(&mut self, ino: u64, times: u64, now_ms: u64) {
         let Some(inode) = self.get_mut(ino).filter(|inode| inode.looked_up > 0) else { return };
         inode.looked_up = inode.looked_up.saturating_sub(u32::try_from(times).unwrap_or(u32::MAX));
-        if inode.looked_up == 0 {
+        let count = inode.looked_up;
+        self.kept.lookups(ino, count);
+        if count == 0 {
             self.looked_up -= 1;
             self.rest(ino, now_ms);
         }
@@ -357,13 +374,12 @@ impl InodeTable {
         if inode.state == VersionState::Replaced {
             return self.remove(ino, now_ms);
         }
+        let was_queued = std::mem::replace(&mut inode.is_queued, true);
         // The kernel has no page of it either.
-        inode.state = VersionState::Unopened;
-        if inode.is_queued {
-            return;
+        self.set_state(ino, VersionState::Unopened);
+        if !was_queued {
+            self.idle.push_back((ino, now_ms));
         }
-        inode.is_queued = true;
-        self.idle.push_back((ino, now_ms));
     }
 
     /// Drops unused inodes and listings that are too old, and inodes that are too many.
@@ -413,6 +429,10 @@ impl InodeTable {
         self.drop_listing(ino);
         self.undisplace(ino);
         let Some(inode) = self.take(ino) else { return };
+        self.kept.node_gone(ino);
+        if inode.state != VersionState::Unopened {
+            self.kept.no_version(ino);
+        }
         self.bytes -= INODE_BYTES + (inode.name.len() + inode.fact.etag.weight()) as u64;
         if let Some(folder) = &inode.folder {
             self.bytes -= FOLDER_BYTES + folder.notes_bytes() + folder.local_bytes();

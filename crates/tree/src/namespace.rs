@@ -15,6 +15,7 @@ use crate::fact::{Fact, NameStatus};
 use crate::folder_location::{FolderLocation, TreeRoot};
 use crate::fs_error::FsError;
 use crate::inodes::{Inode, InodeTable, Lifetimes};
+use crate::kept::Kept;
 use crate::listing::{FolderListing, ListingBytes};
 use crate::names;
 use crate::stats::TreeCounters;
@@ -27,6 +28,8 @@ pub(crate) struct Namespace<S: ObjectStore> {
     pub(crate) lifetimes: Lifetimes,
     /// When the tree was made, in seconds since 1970.
     began_s: i64,
+    /// What the kernel knows of the tree, for another process.
+    pub(crate) kept: Kept,
     table: Mutex<InodeTable>,
     charged: Mutex<ChargedBytes<S::MemoryAccount>>,
     listing_bytes: Arc<ListingBytes>,
@@ -53,7 +56,10 @@ impl<S: ObjectStore> Namespace<S> {
         let charged = ChargedBytes { account: store.account(), bytes: 0 };
         let mut table = InodeTable::new(u64::MAX);
         table.root_shows_some = matches!(root, TreeRoot::Buckets(_));
+        let kept = Kept::new(config.shared_table.clone());
+        table.kept = kept.clone();
         Namespace {
+            kept,
             began_s: store.unix_s(),
             store,
             config,

@@ -2,7 +2,7 @@
 //! written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{ErrorKind, Object};
 
@@ -11,6 +11,7 @@ use crate::etag::Etag;
 use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::handles::Handles;
+use crate::kept::{FileUse, Kept, KeptFile, KeptVersion};
 use crate::listing::NameInListing;
 use crate::namespace::Namespace;
 use crate::page::PageEntry;
@@ -29,33 +30,52 @@ pub(crate) struct OpenFiles<S: ObjectStore> {
 pub(crate) struct OpenFile<S: ObjectStore> {
     /// Stands for this version alone. Once another is known, nothing more is read by it.
     pub(crate) ino: u64,
-    /// The version that it reads, and how long that is; none of a file that has had none since it was opened.
-    content: Mutex<Option<(S::VersionReader, u64)>>,
+    content: Mutex<Content<S::VersionReader>>,
     /// The version was replaced by this mount.
     is_stale: AtomicBool,
     pub(crate) written: Option<WriteHandle<S>>,
 }
 
+struct Content<R> {
+    /// The version that it reads, and how long that is; none of a file that has had none since it was opened.
+    read: Option<(R, u64)>,
+    /// That version, for another process.
+    version: Option<KeptVersion>,
+    /// Where it is kept, once the kernel hears of it: its handle, and the request that opened it.
+    kept: Option<(Kept, u64, u64)>,
+}
+
 impl<S: ObjectStore> OpenFile<S> {
-    pub(crate) fn of_version(ino: u64, content: S::VersionReader, bytes: u64) -> OpenFile<S> {
-        let content = Mutex::new(Some((content, bytes)));
-        OpenFile { ino, content, is_stale: AtomicBool::new(false), written: None }
+    pub(crate) fn of_version(ino: u64, content: S::VersionReader, object: &Object) -> OpenFile<S> {
+        let version = Some(version_of(object));
+        OpenFile::of(ino, Content { read: Some((content, object.size)), version, kept: None }, None)
     }
 
     /// One that writes, or that reads what another writes.
     pub(crate) fn of_written(ino: u64, written: Option<WriteHandle<S>>) -> OpenFile<S> {
-        OpenFile { ino, content: Mutex::new(None), is_stale: AtomicBool::new(false), written }
+        OpenFile::of(ino, Content { read: None, version: None, kept: None }, written)
+    }
+
+    fn of(ino: u64, content: Content<S::VersionReader>, written: Option<WriteHandle<S>>) -> OpenFile<S> {
+        OpenFile { ino, content: Mutex::new(content), is_stale: AtomicBool::new(false), written }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content<S::VersionReader>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The version that it reads, and its length.
     pub(crate) fn content(&self) -> Option<(S::VersionReader, u64)> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().read.clone()
     }
 
     /// This mount has made another version, which begins with the bytes of the one that is read.
-    pub(crate) fn go_on_with(&self, content: S::VersionReader, bytes: u64) {
+    pub(crate) fn go_on_with(&self, content: S::VersionReader, object: &Object) {
         if !self.is_stale() {
-            *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some((content, bytes));
+            let mut known = self.lock();
+            known.read = Some((content, object.size));
+            known.version = Some(version_of(object));
+            self.keep(&known);
         }
     }
 
@@ -65,7 +85,31 @@ impl<S: ObjectStore> OpenFile<S> {
 
     pub(crate) fn set_stale(&self) {
         self.is_stale.store(true, Ordering::Release);
+        self.keep(&self.lock());
     }
+
+    /// Keeps it for another process: the kernel is about to hear of the handle.
+    pub(crate) fn keep_as(&self, kept: Kept, handle: u64, request: u64) {
+        let mut known = self.lock();
+        known.kept = Some((kept, handle, request));
+        self.keep(&known);
+    }
+
+    fn keep(&self, known: &Content<S::VersionReader>) {
+        let Some((kept, handle, request)) = &known.kept else { return };
+        let use_ = match (&self.written, &known.version) {
+            _ if self.is_stale() => FileUse::Stale,
+            (Some(written), _) => written.for_another_process(),
+            (None, Some(version)) => FileUse::Reads(version.clone()),
+            (None, None) => FileUse::ReadsWriter,
+        };
+        kept.file(*handle, &KeptFile { ino: self.ino, request: *request, use_ });
+    }
+}
+
+fn version_of(object: &Object) -> KeptVersion {
+    let modified_s = object.modified_s.and_then(|at| i64::try_from(at).ok()).unwrap_or(0);
+    KeptVersion::of_object(object, modified_s)
 }
 
 impl<S: ObjectStore> OpenFiles<S> {
@@ -143,21 +187,31 @@ impl<S: ObjectStore> OpenFiles<S> {
         // Its versions cannot be told apart, so no handle may use the pages that another left in the page
         // cache.
         let is_nameless = version.etag.is_none() && version.modified_s.is_none();
-        let bytes = version.size;
-        let content = match self.names.store.content(version) {
-            Ok(content) => content,
+        let file = match self.reading(ino, (parent, &name), version) {
+            Ok(file) => file,
             Err(why) => {
                 self.names.unpin(ino);
-                return Err(why.into());
+                return Err(why);
             }
         };
-        if let Some(next) = series::next(&name) {
+        let handle = self.handles.add(file);
+        let direct = direct || is_large || is_nameless;
+        Ok(OpenedFile { handle, direct, keep_cache: !is_nameless, has_changed, is_written: false })
+    }
+
+    /// A file that reads this version. Nothing is asked.
+    pub(crate) fn reading(
+        &self,
+        ino: u64,
+        (parent, name): (u64, &str),
+        version: Object,
+    ) -> Result<OpenFile<S>, FsError> {
+        let content = self.names.store.content(version.clone())?;
+        if let Some(next) = series::next(name) {
             let names = Arc::downgrade(&self.names);
             content.set_next(move || sibling(&*names.upgrade()?, parent, &next));
         }
-        let handle = self.handles.add(OpenFile::of_version(ino, content, bytes));
-        let direct = direct || is_large || is_nameless;
-        Ok(OpenedFile { handle, direct, keep_cache: !is_nameless, has_changed, is_written: false })
+        Ok(OpenFile::of_version(ino, content, &version))
     }
 }
 

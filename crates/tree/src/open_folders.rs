@@ -1,5 +1,6 @@
 //! Folders that are open: the listing that each handle reads, and the entries that it shows.
 
+use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use crate::attributes::{FileKind, FolderEntry, Node};
 use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::handles::Handles;
+use crate::kept::FolderPlace;
 use crate::listing::{FolderListing, ListingReader, NameInListing};
+use crate::names;
 use crate::namespace::Namespace;
 use crate::page::ListingPage;
 use crate::store::ObjectStore;
@@ -27,22 +30,65 @@ pub(crate) struct OpenFolder {
     listing: Mutex<Option<ListingReader>>,
     /// What exists in this mount only, once the listing has been read to its end.
     local: Mutex<Option<LocalNames>>,
+    places: Mutex<Places>,
+}
+
+/// How far it has been read, for another process.
+#[derive(Default)]
+struct Places {
+    /// The last two: the kernel may not have heard of the last.
+    read: [Option<FolderPlace>; 2],
+    /// Where another process was: offsets are the numbers of that one's entries until one of them is asked
+    /// for.
+    left: Vec<FolderPlace>,
 }
 
 type LocalNames = Arc<Vec<(Box<str>, FileKind)>>;
 
 /// `.` and `..`.
-pub(crate) const DOTS: u64 = 2;
+const DOTS: u64 = 2;
 
 impl OpenFolder {
     pub(crate) fn new(ino: u64) -> OpenFolder {
-        OpenFolder { ino, listing: Mutex::new(None), local: Mutex::new(None) }
+        OpenFolder { ino, listing: Mutex::new(None), local: Mutex::new(None), places: Mutex::default() }
+    }
+
+    /// One that another process has read as far as one of these places.
+    pub(crate) fn taken_over(ino: u64, left: Vec<FolderPlace>) -> OpenFolder {
+        let folder = OpenFolder::new(ino);
+        folder.places().left = left;
+        folder
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what lies before this offset exists in the mount alone.
+    pub(crate) fn is_behind_listing(&self, offset: u64) -> bool {
+        let listing = self.listing();
+        listing.as_ref().is_some_and(|read| offset.saturating_sub(DOTS) > read.listing().entries())
+    }
+
+    /// It has been read up to this place; the one before comes first.
+    pub(crate) fn read_to(&self, place: FolderPlace) -> [Option<FolderPlace>; 2] {
+        let mut places = self.places();
+        places.read = [places.read[1].take(), Some(place)];
+        places.read.clone()
+    }
+
+    /// The place of another process that had this offset.
+    fn left_at(&self, offset: u64) -> Option<FolderPlace> {
+        let mut places = self.places();
+        let left = std::mem::take(&mut places.left);
+        left.into_iter().find(|place| place.offset == offset)
     }
 
     /// Lets go of the listing: the folder is read from its start, and its entries get new places.
     pub(crate) fn rewind(&self) {
         *self.listing() = None;
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.places() = Places::default();
     }
 
     fn local(&self, look: impl FnOnce() -> Vec<(Box<str>, FileKind)>) -> LocalNames {
@@ -108,11 +154,7 @@ impl<S: ObjectStore> OpenFolders<S> {
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) {
         let first = listing.entries();
-        let local = folder.local(|| {
-            let names = self.names.table().local_names(folder.ino);
-            let is_listed = |name: &str| matches!(listing.find(name), NameInListing::Present(..));
-            names.into_iter().filter(|(name, _)| !is_listed(name)).collect()
-        });
+        let local = self.local_names(folder, listing);
         let from = usize::try_from(entry.saturating_sub(first)).unwrap_or(usize::MAX);
         for (at, (name, kind)) in local.iter().enumerate().skip(from) {
             let mut table = self.names.table();
@@ -133,6 +175,31 @@ impl<S: ObjectStore> OpenFolders<S> {
                 return;
             }
         }
+    }
+
+    fn local_names(&self, folder: &OpenFolder, listing: &FolderListing) -> LocalNames {
+        folder.local(|| {
+            let names = self.names.table().local_names(folder.ino);
+            let is_listed = |name: &str| matches!(listing.find(name), NameInListing::Present(..));
+            names.into_iter().filter(|(name, _)| !is_listed(name)).collect()
+        })
+    }
+
+    /// The number of the entry at an offset. One that another process has handed out is looked for by the
+    /// name before it: the folder may have changed since.
+    pub(crate) fn entry_at(&self, folder: &OpenFolder, offset: u64) -> Result<u64, FsError> {
+        let Some(left) = folder.left_at(offset) else { return Ok(offset.saturating_sub(DOTS)) };
+        let listing = self.listing_for(folder, 0)?;
+        let (mut entry, clock) = (0, || self.names.now_ms());
+        while let Some(page) = listing.page_with(entry, clock, &self.names.counters)? {
+            if !left.is_local && names::order(page.last_name(), &left.name) == Ordering::Greater {
+                return Ok(page.first + page.behind(&left.name) as u64);
+            }
+            entry = page.end();
+        }
+        let local = self.local_names(folder, &listing);
+        let before = local.iter().filter(|(name, _)| left.is_local && **name <= *left.name).count();
+        Ok(entry + before as u64)
     }
 
     /// An entry with a counted lookup. A newer fact replaces the listed one.

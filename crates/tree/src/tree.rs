@@ -1,7 +1,8 @@
 //! The tree: its operations, each answered from the namespace or by the parts that ask the origin.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flatout_engine::{Client, Error};
@@ -17,10 +18,11 @@ use crate::fact::NameStatus;
 use crate::files::{Cancel, Files, Slices, WriteMoment};
 use crate::folder_location::{TreeRoot, unlisted};
 use crate::fs_error::FsError;
+use crate::kept::{FileUse, FolderPlace, KeptFile, KeptState};
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
-use crate::open_files::OpenFiles;
-use crate::open_folders::{DOTS, OpenFolder, OpenFolders};
+use crate::open_files::{OpenFile, OpenFiles};
+use crate::open_folders::{OpenFolder, OpenFolders};
 use crate::stats::TreeStats;
 use crate::store::{ObjectStore, VersionReader};
 use crate::writers::Writers;
@@ -37,7 +39,18 @@ pub struct TreeOf<S: ObjectStore> {
     changes: Changes<S>,
     folders: OpenFolders<S>,
     ahead: Arc<ListAhead<S>>,
+    left: Mutex<LeftHandles>,
 }
+
+/// Handles that another process has opened, by the number of the request.
+#[derive(Default)]
+struct LeftHandles {
+    files: HashMap<u64, u64>,
+    folders: HashMap<u64, u64>,
+}
+
+/// Handles of two processes are told apart: each has numbers for this many bits.
+const NUMBERS_OF_A_PROCESS: u32 = 40;
 
 impl<S: ObjectStore> TreeOf<S> {
     /// Asks for the first page of the root.
@@ -53,11 +66,28 @@ impl<S: ObjectStore> TreeOf<S> {
             return Err(listing.take_failure().unwrap_or_else(unlisted));
         }
         names.table().set_listing(ROOT, listing);
+        Ok(TreeOf::of(names))
+    }
+
+    /// Goes on with the tree of another process, from the shared table of `config`. Nothing is asked. `None`
+    /// where that process has not kept all that the kernel knows.
+    pub fn take_over(store: Arc<S>, root: TreeRoot, config: Config) -> Option<TreeOf<S>> {
+        let tree = TreeOf::of(Arc::new(Namespace::new(store, root, config)));
+        let state = tree.names.kept.take_over()?;
+        let now_ms = tree.names.now_ms();
+        tree.names.table().take_over(&state, now_ms);
+        tree.take_over_handles(&state);
+        tree.names.table().rest_all(&state, now_ms);
+        tree.names.settle(&mut tree.names.table());
+        Some(tree)
+    }
+
+    fn of(names: Arc<Namespace<S>>) -> TreeOf<S> {
         let ahead = ListAhead::new(names.clone());
         let lookups = Arc::new(Lookups::new(names.clone()));
         let files = Arc::new(OpenFiles::new(names.clone()));
         let writers = Arc::new(Writers::new(names.clone(), files.clone()));
-        Ok(TreeOf {
+        TreeOf {
             changes: Changes { names: names.clone(), lookups: lookups.clone(), writers: writers.clone() },
             lookups,
             files,
@@ -65,7 +95,68 @@ impl<S: ObjectStore> TreeOf<S> {
             folders: OpenFolders::new(names.clone(), ahead.clone()),
             ahead,
             names,
-        })
+            left: Mutex::default(),
+        }
+    }
+
+    /// A handle that cannot be gone on with is not there: its calls fail with `EBADF`.
+    fn take_over_handles(&self, state: &KeptState) {
+        let kept = &self.names.kept;
+        let mut left = LeftHandles::default();
+        for (&ino, writer) in &state.writers {
+            let writes = |file: &&KeptFile| file.ino == ino && matches!(file.use_, FileUse::Writes { .. });
+            let handles = state.files.values().filter(writes).count() as u32;
+            // Without a handle the kernel never heard of it.
+            if handles == 0 || self.writers.take_over(ino, writer, handles).is_err() {
+                kept.writer_gone(ino);
+            }
+        }
+        for (&handle, file) in &state.files {
+            let Some(opened) = self.open_left(file) else {
+                kept.file_gone(handle);
+                continue;
+            };
+            self.names.table().open(file.ino);
+            opened.keep_as(kept.clone(), handle, file.request);
+            self.files.handles.insert(handle, opened);
+            left.files.insert(file.request, handle);
+        }
+        for (&handle, &(ino, request)) in &state.folders {
+            let places = state.places.get(&handle).cloned().unwrap_or_default();
+            self.names.table().pin(ino);
+            self.folders.handles.insert(handle, OpenFolder::taken_over(ino, places));
+            left.folders.insert(request, handle);
+        }
+        // A request to close that is sent again must not close a handle of this process.
+        self.files.handles.begin_after(state.processes << NUMBERS_OF_A_PROCESS);
+        self.folders.handles.begin_after(state.processes << NUMBERS_OF_A_PROCESS);
+        *self.left() = left;
+    }
+
+    fn open_left(&self, file: &KeptFile) -> Option<OpenFile<S>> {
+        let stale = || {
+            let opened = OpenFile::of_written(file.ino, None);
+            opened.set_stale();
+            opened
+        };
+        match &file.use_ {
+            FileUse::Writes { .. } => self.writers.handle_of(file.ino, &file.use_),
+            FileUse::ReadsWriter => Some(self.writers.handle_of(file.ino, &file.use_).unwrap_or_else(stale)),
+            FileUse::Stale => Some(stale()),
+            FileUse::Reads(version) => {
+                let (parent, name, location) = {
+                    let table = self.names.table();
+                    let inode = table.get(file.ino)?;
+                    let location = self.names.object(&table, inode.parent, &inode.name).ok()?;
+                    (inode.parent, inode.name.clone(), location)
+                };
+                self.files.reading(file.ino, (parent, &name), version.object(location)).ok()
+            }
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, LeftHandles> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the root is a prefix and its first listing is empty. Keys that cannot be shown count as
@@ -109,6 +200,39 @@ impl<S: ObjectStore> TreeOf<S> {
 
     pub fn client(&self) -> &Arc<S> {
         &self.names.store
+    }
+
+    /// The entries of a folder from `offset` on.
+    fn read_entries(
+        &self,
+        folder: &OpenFolder,
+        offset: u64,
+        plus: bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
+    ) -> Result<(), FsError> {
+        for (number, name) in [(0, "."), (1, "..")] {
+            if offset <= number {
+                let node = self.folders.dot(folder.ino, number == 1)?;
+                if !each(&FolderEntry { node, name: OsStr::new(name), next: number + 1 }) {
+                    return Ok(());
+                }
+            }
+        }
+        let mut entry = self.folders.entry_at(folder, offset)?;
+        let listing = self.folders.listing_for(folder, entry)?;
+        while let Some(page) = listing.page_with(entry, || self.names.now_ms(), &self.names.counters)? {
+            if entry == page.first {
+                self.folders.go_on(&listing, &page);
+            }
+            for at in usize::try_from(entry - page.first).unwrap_or(usize::MAX)..page.len() {
+                if !self.folders.hand_out(folder.ino, &page, at, plus, each) {
+                    return Ok(());
+                }
+            }
+            entry = page.end();
+        }
+        self.folders.hand_out_local(folder, &listing, entry, plus, each);
+        Ok(())
     }
 }
 
@@ -192,29 +316,23 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         if offset == 0 {
             folder.rewind();
         }
-        for (number, name) in [(0, "."), (1, "..")] {
-            if offset <= number {
-                let node = self.folders.dot(folder.ino, number == 1)?;
-                if !each(&FolderEntry { node, name: OsStr::new(name), next: number + 1 }) {
-                    return Ok(());
-                }
-            }
+        if !self.names.kept.is_on() {
+            return self.read_entries(&folder, offset, plus, each);
         }
-        let mut entry = offset.saturating_sub(DOTS);
-        let listing = self.folders.listing_for(&folder, entry)?;
-        while let Some(page) = listing.page_with(entry, || self.names.now_ms(), &self.names.counters)? {
-            if entry == page.first {
-                self.folders.go_on(&listing, &page);
+        let mut last = None;
+        let read = self.read_entries(&folder, offset, plus, &mut |entry| {
+            let taken = each(entry);
+            if taken {
+                last = entry.name.to_str().map(|name| (entry.next, Box::from(name)));
             }
-            for at in usize::try_from(entry - page.first).unwrap_or(usize::MAX)..page.len() {
-                if !self.folders.hand_out(folder.ino, &page, at, plus, each) {
-                    return Ok(());
-                }
-            }
-            entry = page.end();
+            taken
+        });
+        if let Some((offset, name)) = last {
+            let is_local = folder.is_behind_listing(offset);
+            let places = folder.read_to(FolderPlace { offset, is_local, name });
+            self.names.kept.folder_places(handle, &places);
         }
-        self.folders.hand_out_local(&folder, &listing, entry, plus, each);
-        Ok(())
+        read
     }
 
     fn release_folder(&self, handle: u64) {
@@ -222,6 +340,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
             let ino = folder.ino;
             // Its listing may go with it.
             drop(folder);
+            self.names.kept.folder_gone(handle);
             self.names.unpin(ino);
         }
     }
@@ -395,6 +514,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let (ino, published) = (file.ino, self.writers.release(&file));
         // The last handle of a version drops what was read ahead, which must happen without a lock.
         drop(file);
+        self.names.kept.file_gone(handle);
         self.names.unpin(ino);
         published
     }
@@ -408,6 +528,38 @@ impl<S: ObjectStore> Files for TreeOf<S> {
 
     fn release_waits(&self, handle: u64) -> bool {
         self.writers.release_waits(handle)
+    }
+
+    fn keep_file(&self, handle: u64, request: u64) {
+        if self.names.kept.is_on()
+            && let Ok(file) = self.files.handles.get(handle)
+        {
+            file.keep_as(self.names.kept.clone(), handle, request);
+        }
+    }
+
+    fn keep_folder(&self, handle: u64, request: u64) {
+        if let Ok(folder) = self.folders.handles.get(handle) {
+            self.names.kept.folder(handle, folder.ino, request);
+        }
+    }
+
+    fn take_back(&self, request: u64) {
+        let (file, folder) = {
+            let mut left = self.left();
+            (left.files.remove(&request), left.folders.remove(&request))
+        };
+        if let Some(handle) = file {
+            // Nobody hears of an error: nothing was written by it.
+            let _ = self.release_unopened(handle);
+        }
+        if let Some(handle) = folder {
+            self.release_folder(handle);
+        }
+    }
+
+    fn was_renamed(&self, from: (u64, &OsStr), to: (u64, &OsStr)) -> Result<bool, FsError> {
+        self.changes.was_renamed(from, to)
     }
 
     fn statfs(&self) -> Statfs {

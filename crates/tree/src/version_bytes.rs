@@ -37,3 +37,20 @@ pub(crate) fn read_now<R: VersionReader>(reader: &R, at: u64, bytes: usize) -> R
     drop(cancel);
     Ok(read??)
 }
+
+/// Where a read finds its bytes.
+pub(crate) enum ReadFrom<R> {
+    Bytes(Vec<u8>),
+    /// Of this version, from that byte on, so many.
+    Version(R, u64, usize),
+}
+
+impl<R: VersionReader> ReadFrom<R> {
+    /// Waits for the bytes.
+    pub(crate) fn now(self) -> Result<Vec<u8>, FsError> {
+        match self {
+            ReadFrom::Bytes(bytes) => Ok(bytes),
+            ReadFrom::Version(reader, at, bytes) => read_now(&reader, at, bytes),
+        }
+    }
+}

@@ -7,6 +7,9 @@
 //! more after that:      an upload that continues the published object
 //! ```
 
+mod refusals;
+mod size;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -18,8 +21,11 @@ use flatout_wire::object_options::Condition;
 use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
-use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader};
-use crate::version_bytes::{read_now, read_whole};
+use crate::kept::{Kept, KeptVersion, KeptWriter};
+use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes};
+use crate::version_bytes::{ReadFrom, read_whole};
+use refusals::{elsewhere, ended, lost_with_process, not_published, unpublished};
+pub(crate) use size::WrittenSize;
 
 /// A file of up to this length is kept in memory until it is closed, and sent by one request.
 const BUFFERED_MOST: usize = 1 << 20;
@@ -29,25 +35,6 @@ const NAMELESS_MOST: usize = 64 << 20;
 const CONTINUED_FROM: u64 = 8 << 20;
 /// Parts of one write(2) may come in another order than that of their offsets.
 const OUT_OF_ORDER: Duration = Duration::from_millis(200);
-
-/// What stat(2) shows of a file while it is written.
-#[derive(Debug, Default)]
-pub(crate) struct WrittenSize {
-    end: AtomicU64,
-    modified_s: AtomicI64,
-}
-
-impl WrittenSize {
-    /// In bytes.
-    pub(crate) fn end(&self) -> u64 {
-        self.end.load(Ordering::Acquire)
-    }
-
-    /// In seconds since 1970.
-    pub(crate) fn modified_s(&self) -> i64 {
-        self.modified_s.load(Ordering::Relaxed)
-    }
-}
 
 pub(crate) struct FileWriter<S: ObjectStore> {
     store: Arc<S>,
@@ -62,6 +49,14 @@ pub(crate) struct FileWriter<S: ObjectStore> {
     goes_on: Arc<AtomicBool>,
     /// It is of no use to anybody: a new file whose writer was killed.
     is_abandoned: AtomicBool,
+    kept: KeptOf,
+}
+
+/// Where another process finds what it can do for this writer.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptOf {
+    pub(crate) kept: Kept,
+    pub(crate) ino: u64,
 }
 
 pub(crate) struct Work<S: ObjectStore> {
@@ -81,6 +76,9 @@ pub(crate) struct Work<S: ObjectStore> {
     is_nameless: bool,
     goes_on: Arc<AtomicBool>,
     notes: Option<Arc<dyn UploadNotes>>,
+    kept: KeptOf,
+    /// It is kept that bytes are in this process alone.
+    is_kept_unsent: bool,
 }
 
 struct Published<S: ObjectStore> {
@@ -107,13 +105,6 @@ pub(crate) enum Wrote {
     WouldWait,
 }
 
-/// Where a read finds its bytes.
-pub(crate) enum ReadFrom<R> {
-    Bytes(Vec<u8>),
-    /// Of this version, from that byte on, so many.
-    Version(R, u64, usize),
-}
-
 impl<S: ObjectStore> FileWriter<S> {
     /// A writer of a new file, or of one that is replaced.
     pub(crate) fn of_new(
@@ -121,9 +112,10 @@ impl<S: ObjectStore> FileWriter<S> {
         buffers: &Arc<Buffers<S::MemoryAccount>>,
         location: Location,
         condition: Condition,
+        kept: KeptOf,
     ) -> FileWriter<S> {
         let content = Content::Buffered(buffers.empty());
-        FileWriter::of(store, buffers, location, condition, None, content, true)
+        FileWriter::of(store, buffers, (location, condition), None, content, kept)
     }
 
     /// A writer that goes on from a version.
@@ -132,20 +124,38 @@ impl<S: ObjectStore> FileWriter<S> {
         buffers: &Arc<Buffers<S::MemoryAccount>>,
         object: Object,
         modified_s: i64,
+        kept: KeptOf,
     ) -> FileWriter<S> {
-        let location = object.location.clone();
+        let to = (object.location.clone(), Condition::None);
         let published = Some(Published { object, modified_s, reader: None });
-        FileWriter::of(store, buffers, location, Condition::None, published, Content::Published, false)
+        FileWriter::of(store, buffers, to, published, Content::Published, kept)
+    }
+
+    /// A writer whose bytes are gone with the process that had them.
+    pub(crate) fn of_lost(
+        store: Arc<S>,
+        buffers: &Arc<Buffers<S::MemoryAccount>>,
+        location: Location,
+        kept: KeptOf,
+    ) -> FileWriter<S> {
+        let lost = lost_with_process(&location);
+        let to = (location, Condition::None);
+        let writer = FileWriter::of(store, buffers, to, None, Content::Lost, kept);
+        {
+            let mut work = writer.work();
+            work.failure = Some(lost);
+            work.keep_unsent();
+        }
+        writer
     }
 
     fn of(
         store: Arc<S>,
         buffers: &Arc<Buffers<S::MemoryAccount>>,
-        location: Location,
-        condition: Condition,
+        (location, condition): (Location, Condition),
         published: Option<Published<S>>,
         content: Content<S>,
-        is_dirty: bool,
+        kept: KeptOf,
     ) -> FileWriter<S> {
         let size = WrittenSize {
             end: AtomicU64::new(published.as_ref().map_or(0, |published| published.object.size)),
@@ -154,7 +164,8 @@ impl<S: ObjectStore> FileWriter<S> {
             ),
         };
         let goes_on = Arc::new(AtomicBool::new(published.is_some()));
-        FileWriter {
+        let is_dirty = published.is_none();
+        let writer = FileWriter {
             store,
             buffers: buffers.clone(),
             size: Arc::new(size),
@@ -170,11 +181,16 @@ impl<S: ObjectStore> FileWriter<S> {
                 is_nameless: false,
                 goes_on: goes_on.clone(),
                 notes: buffers.notes.clone(),
+                kept: kept.clone(),
+                is_kept_unsent: false,
             }),
             grown: Condvar::new(),
             goes_on,
             is_abandoned: AtomicBool::new(false),
-        }
+            kept,
+        };
+        writer.work().keep();
+        writer
     }
 
     /// The writer was killed: a new file is given up, whether all of it was written or not. `false` for one
@@ -182,6 +198,9 @@ impl<S: ObjectStore> FileWriter<S> {
     pub(crate) fn abandon(&self) -> bool {
         let is_new = !self.goes_on.load(Ordering::Acquire);
         self.is_abandoned.fetch_or(is_new, Ordering::AcqRel);
+        if is_new {
+            self.kept.kept.writer(self.kept.ino, &KeptWriter::Unsent);
+        }
         is_new
     }
 
@@ -260,6 +279,7 @@ impl<S: ObjectStore> FileWriter<S> {
         if let Some(failure) = &work.failure {
             return Err(failure.clone());
         }
+        work.keep_unsent();
         let wrote = match work.try_append(&self.store, &self.buffers, bytes, goes_on) {
             Ok(wrote) => wrote,
             Err(error) => return Err(work.fail(error)),
@@ -286,6 +306,7 @@ impl<S: ObjectStore> FileWriter<S> {
             work.location = object.location;
             work.condition = Condition::None;
         }
+        work.keep();
         self.size.end.store(0, Ordering::Release);
         self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
     }
@@ -323,16 +344,6 @@ impl<S: ObjectStore> FileWriter<S> {
         }
         let bytes = usize::try_from(until - at).unwrap_or(bytes);
         Ok(ReadFrom::Version(work.reader(&self.store)?, at, bytes))
-    }
-}
-
-impl<R: VersionReader> ReadFrom<R> {
-    /// Waits for the bytes.
-    pub(crate) fn now(self) -> Result<Vec<u8>, FsError> {
-        match self {
-            ReadFrom::Bytes(bytes) => Ok(bytes),
-            ReadFrom::Version(reader, at, bytes) => read_now(&reader, at, bytes),
-        }
     }
 }
 
@@ -488,6 +499,30 @@ impl<S: ObjectStore> Work<S> {
         self.is_dirty = false;
         self.is_at_origin = true;
         self.goes_on.store(true, Ordering::Release);
+        self.keep();
+    }
+
+    /// Keeps what another process could go on with: all that was written is published, or nothing was
+    /// written.
+    fn keep(&mut self) {
+        if let Content::Lost = self.content {
+            return self.keep_unsent();
+        }
+        let writer = match &self.published {
+            Some(Published { object, modified_s, .. }) => {
+                KeptWriter::Published(KeptVersion::of_object(object, *modified_s))
+            }
+            None => KeptWriter::New { exclusive: self.condition == Condition::Absent },
+        };
+        self.is_kept_unsent = false;
+        self.kept.kept.writer(self.kept.ino, &writer);
+    }
+
+    /// Keeps that bytes are here alone, before the first is taken.
+    fn keep_unsent(&mut self) {
+        if !std::mem::replace(&mut self.is_kept_unsent, true) {
+            self.kept.kept.writer(self.kept.ino, &KeptWriter::Unsent);
+        }
     }
 
     fn fail(&mut self, failure: FsError) -> FsError {
@@ -538,6 +573,7 @@ impl<S: ObjectStore> Work<S> {
     /// Its name was removed: it is never published.
     pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
         self.is_nameless = true;
+        self.keep_unsent();
         if let Content::Upload(_) = self.content {
             // What left memory cannot be read any more.
             self.content = Content::Buffered(buffers.empty());
@@ -553,41 +589,4 @@ impl<S: ObjectStore> Work<S> {
             self.content = Content::Published;
         }
     }
-}
-
-fn ended<U: ObjectUpload>(upload: U) -> FsError {
-    match upload.finish() {
-        Err(error) => not_published(error),
-        // It has ended, and has its object: what follows is lost.
-        Ok(_) => FsError::of(libc::EIO),
-    }
-}
-
-/// A failed upload as the writer hears of it. A version that was replaced by another client, and an object
-/// that was to be new, are told apart.
-fn not_published(error: Error) -> FsError {
-    if error.is_there() {
-        return FsError::because(libc::EEXIST, error);
-    }
-    match error.kind() {
-        // The bucket: a writer takes ENOENT for its file's name.
-        ErrorKind::NotFound => FsError::because(libc::EIO, error),
-        _ => error.into(),
-    }
-}
-
-fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
-    let cause = format!(
-        "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
-    );
-    let error = Error::new(ErrorKind::Unsupported, cause)
-        .during("write", location)
-        .with_hint("write it on a disk, and copy it when it is whole: there is no staging yet");
-    error.into()
-}
-
-fn unpublished(location: &Location) -> Error {
-    Error::new(ErrorKind::Unsupported, "it is being written, and has not been closed yet")
-        .during("read", location)
-        .with_hint("read it once its writer has closed it")
 }

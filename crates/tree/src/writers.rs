@@ -16,11 +16,12 @@ use crate::fact::{Fact, NameStatus};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
 use crate::hash::BuildIdentityHasher;
+use crate::kept::{FileUse, KeptWriter};
 use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
 use crate::version_bytes::read_now;
-use crate::writer::{FileWriter, Work, Wrote};
+use crate::writer::{FileWriter, KeptOf, Work, Wrote};
 
 pub(crate) struct Writers<S: ObjectStore> {
     names: Arc<Namespace<S>>,
@@ -80,6 +81,16 @@ impl<S: ObjectStore> WriteHandle<S> {
         let mut owners = Owners::default();
         owners.add(caller);
         WriteHandle { writer, reads, is_first, owners: Mutex::new(owners) }
+    }
+
+    /// One that another process has opened, for processes that are not known.
+    fn taken_over(writer: Arc<FileWriter<S>>, reads: bool, is_first: bool) -> WriteHandle<S> {
+        let owners = Mutex::new(Owners { any: true, ..Owners::default() });
+        WriteHandle { writer, reads, is_first, owners }
+    }
+
+    pub(crate) fn for_another_process(&self) -> FileUse {
+        FileUse::Writes { reads: self.reads, is_first: self.is_first }
     }
 
     fn owners(&self) -> MutexGuard<'_, Owners> {
@@ -152,12 +163,12 @@ impl<S: ObjectStore> Writers<S> {
         if table.is_moving(ino) {
             return Err(FsError::of(libc::EBUSY));
         }
-        let location = self.names.object(&table, inode.parent, &inode.name)?;
+        let (location, kept) = (self.names.object(&table, inode.parent, &inode.name)?, self.kept_of(ino));
         let writer = Arc::new(match mode.truncates {
-            true => FileWriter::of_new(store.clone(), &self.buffers, location, Condition::None),
+            true => FileWriter::of_new(store.clone(), &self.buffers, location, Condition::None, kept),
             false => {
                 let (object, modified_s) = (inode.fact.version(location), i64::from(inode.fact.modified_s));
-                FileWriter::of_version(store.clone(), &self.buffers, object, modified_s)
+                FileWriter::of_version(store.clone(), &self.buffers, object, modified_s, kept)
             }
         });
         table.open(ino);
@@ -167,6 +178,43 @@ impl<S: ObjectStore> Writers<S> {
             self.outdate_readers(ino);
         }
         Ok(self.begin(open, ino, writer, (mode, caller)))
+    }
+
+    /// Goes on with a file that another process has written, by as many handles as it had.
+    pub(crate) fn take_over(&self, ino: u64, left: &KeptWriter, handles: u32) -> Result<(), FsError> {
+        let (store, buffers, kept) = (self.names.store.clone(), &self.buffers, self.kept_of(ino));
+        let mut open = self.open();
+        let mut table = self.names.table();
+        let inode = table.get(ino).ok_or_else(|| FsError::of(libc::ESTALE))?;
+        let location = self.names.object(&table, inode.parent, &inode.name)?;
+        let writer = match left {
+            KeptWriter::New { exclusive } => {
+                let condition = if *exclusive { Condition::Absent } else { Condition::None };
+                FileWriter::of_new(store, buffers, location, condition, kept)
+            }
+            KeptWriter::Published(version) => {
+                let modified_s = i64::from(version.modified_s);
+                FileWriter::of_version(store, buffers, version.object(location), modified_s, kept)
+            }
+            KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept),
+        };
+        table.begin_writing(ino, writer.size.clone());
+        open.insert(ino, Opened { writer: Arc::new(writer), handles });
+        Ok(())
+    }
+
+    /// A handle that another process has opened; `None` where nobody writes the file any more.
+    pub(crate) fn handle_of(&self, ino: u64, use_: &FileUse) -> Option<OpenFile<S>> {
+        let writer = self.of(ino)?;
+        let written = match *use_ {
+            FileUse::Writes { reads, is_first } => Some(WriteHandle::taken_over(writer, reads, is_first)),
+            _ => None,
+        };
+        Some(OpenFile::of_written(ino, written))
+    }
+
+    fn kept_of(&self, ino: u64) -> KeptOf {
+        KeptOf { kept: self.names.kept.clone(), ino }
     }
 
     /// The first handle of a writer.
@@ -199,12 +247,13 @@ impl<S: ObjectStore> Writers<S> {
             return Err(FsError::of(libc::EBUSY));
         }
         let location = self.names.object(&table, parent, name)?;
-        let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition));
         let fact = self.fact(&Stored { modified_s: store.unix_s(), ..Stored::default() });
         let ino = table.keep(parent, name, FileKind::File, fact.clone());
         if open.contains_key(&ino) {
             return Err(FsError::of(libc::EEXIST));
         }
+        let kept = self.kept_of(ino);
+        let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition, kept));
         table.rewrite(ino, fact.clone());
         let status = NameStatus::Present(FileKind::File, fact);
         let node = self.names.looked_up(&mut table, parent, name, status)?;
@@ -340,7 +389,7 @@ impl<S: ObjectStore> Writers<S> {
             return;
         }
         if let Ok(content) = self.names.store.content(object.clone()) {
-            readers.iter().for_each(|file| file.go_on_with(content.clone(), object.size));
+            readers.iter().for_each(|file| file.go_on_with(content.clone(), object));
         }
     }
 

@@ -32,15 +32,14 @@ impl InodeTable {
         if self.written.remove(&ino).is_none() {
             return;
         }
+        self.kept.writer_gone(ino);
         let Some(inode) = self.get(ino) else { return };
         let (parent, name, is_replaced) = (inode.parent, inode.name.clone(), inode.is_replaced());
         if !is_replaced {
             self.remove_local(parent, &name);
         }
         if !has_version && !is_replaced {
-            if let Some(inode) = self.get_mut(ino) {
-                inode.state = VersionState::Replaced;
-            }
+            self.set_state(ino, VersionState::Replaced);
             self.distrust(parent, &name, now_ms);
         }
         self.unpin(ino, now_ms);
@@ -55,7 +54,11 @@ impl InodeTable {
         let after = fact.etag.weight() as u64;
         inode.named_ms = fact.asked_ms;
         inode.fact = fact;
+        let is_unopened = inode.state == VersionState::Unopened;
         self.bytes = self.bytes + after - before;
+        if !is_unopened {
+            self.keep_version(ino);
+        }
         self.outdate_note(parent, &name, changed_ms);
         self.change(parent, changed_ms);
     }
@@ -67,9 +70,7 @@ impl InodeTable {
             self.set_made_here(ino, false, now_ms);
             self.remove_local(parent, name);
             // Also a folder: the kernel makes nothing in it any more, and one of its name is another.
-            if let Some(inode) = self.get_mut(ino) {
-                inode.state = VersionState::Replaced;
-            }
+            self.set_state(ino, VersionState::Replaced);
             self.rest(ino, now_ms);
         }
         self.note_absent(parent, name, now_ms);
@@ -105,6 +106,7 @@ impl InodeTable {
             return;
         };
         folder.made_here = made_here;
+        self.kept.made_here(ino, made_here);
         let Some((parent, name)) = self.get(ino).map(|inode| (inode.parent, inode.name.clone())) else {
             return;
         };
@@ -137,6 +139,7 @@ impl InodeTable {
         }
         self.bytes = self.bytes + new_bytes - old_bytes;
         self.displace(ino);
+        self.keep_name(ino);
         if is_local {
             self.add_local(parent, name, kind);
         }
@@ -177,7 +180,7 @@ impl InodeTable {
                 // The copy of a version is another version of the same bytes: what the kernel has of it is
                 // right.
                 if inode.state == VersionState::Opened {
-                    inode.state = VersionState::Unopened;
+                    self.set_state(*ino, VersionState::Unopened);
                 }
             }
         }

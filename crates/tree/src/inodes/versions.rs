@@ -27,10 +27,25 @@ pub(super) struct Vacancy {
 impl InodeTable {
     /// Pins the inode, which stands for this version from now on.
     pub(crate) fn open(&mut self, ino: u64) {
-        if let Some(inode) = self.get_mut(ino).filter(|inode| inode.state == VersionState::Unopened) {
-            inode.state = VersionState::Opened;
+        if self.get(ino).is_some_and(|inode| inode.state == VersionState::Unopened) {
+            self.set_state(ino, VersionState::Opened);
         }
         self.pin(ino);
+    }
+
+    pub(super) fn set_state(&mut self, ino: u64, state: VersionState) {
+        let Some(inode) = self.get_mut(ino).filter(|inode| inode.state != state) else { return };
+        inode.state = state;
+        self.keep_version(ino);
+    }
+
+    /// The kernel may have pages of the version that was opened, and of no other.
+    pub(super) fn keep_version(&self, ino: u64) {
+        let Some(inode) = self.get(ino) else { return };
+        match inode.state {
+            VersionState::Unopened => self.kept.no_version(ino),
+            state => self.kept.version(ino, &inode.fact, state == VersionState::Replaced),
+        }
     }
 
     /// The version that was opened is gone. The origin is asked for the name next time.
@@ -39,11 +54,11 @@ impl InodeTable {
         if self.is_written(ino) {
             return;
         }
-        let Some(inode) = self.get_mut(ino).filter(|inode| inode.state == VersionState::Opened) else {
+        let Some(inode) = self.get(ino).filter(|inode| inode.state == VersionState::Opened) else {
             return;
         };
-        inode.state = VersionState::Replaced;
         let (parent, name) = (inode.parent, inode.name.clone());
+        self.set_state(ino, VersionState::Replaced);
         self.distrust(parent, &name, now_ms);
         self.rest(ino, now_ms);
     }
@@ -51,8 +66,8 @@ impl InodeTable {
     /// Gives the name another version than the one that was opened; returns its new inode.
     pub(super) fn succeed(&mut self, ino: u64, fact: Fact) -> u64 {
         let asked_ms = fact.asked_ms;
-        let Some(inode) = self.get_mut(ino) else { return ino };
-        inode.state = VersionState::Replaced;
+        self.set_state(ino, VersionState::Replaced);
+        let Some(inode) = self.get(ino) else { return ino };
         // A HEAD of the new version does not answer what the name stands for.
         let (parent, name, named_ms) = (inode.parent, inode.name.clone(), inode.named_ms);
         let Err(vacancy) = self.find_or_vacancy(parent, FileKind::File, &name) else { return ino };

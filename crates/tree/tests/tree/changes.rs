@@ -10,6 +10,7 @@ use flatout_tree::{Config, FileKind, Files, OpenMode, TreeOf};
 use proptest::prelude::*;
 
 use crate::memory::Memory;
+use crate::takeovers::Process;
 use crate::writes::{closed, create, open, read, write};
 use crate::{ROOT, find, ino, minute, names, nobody};
 
@@ -407,20 +408,26 @@ fn all_of_tree(tree: &TreeOf<Memory>) -> BTreeMap<String, Option<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Without another client, programs see what they see on a disk: the same names, bytes and errors.
+    /// Without another client, programs see what they see on a disk: the same names, bytes and errors, also
+    /// when the process dies between two calls.
     #[test]
-    fn does_what_a_local_folder_does(steps in steps(), page in 1_usize..4) {
+    fn does_what_a_local_folder_does(steps in steps(), page in 1_usize..4, dies_every in 1_usize..9) {
         let memory = Memory::new();
         memory.0.page.store(page, Relaxed);
-        let (tree, disk) = (memory.tree(with_folders(100)), tempfile::tempdir().unwrap());
-        for step in &steps {
-            let (got, want) = (on_tree(&tree, &memory, step), on_disk(disk.path(), step));
+        let disk = tempfile::tempdir().unwrap();
+        let mut process = Process::new(&memory, with_folders(100));
+        for (at, step) in steps.iter().enumerate() {
+            if at % dies_every == dies_every - 1 {
+                process = process.dies();
+            }
+            let tree = &process.tree;
+            let (got, want) = (on_tree(tree, &memory, step), on_disk(disk.path(), step));
             prop_assert_eq!(got, want, "{:?} of {:?}", step, steps);
             if matches!(step, Step::Look) {
-                prop_assert_eq!(all_of_tree(&tree), all_of_disk(disk.path()), "{:?}", &steps);
+                prop_assert_eq!(all_of_tree(tree), all_of_disk(disk.path()), "{:?}", &steps);
             }
         }
-        prop_assert_eq!(all_of_tree(&tree), all_of_disk(disk.path()), "{:?}", &steps);
+        prop_assert_eq!(all_of_tree(&process.tree), all_of_disk(disk.path()), "{:?}", &steps);
         // Each file is an object, and nothing else is one.
         let files: BTreeMap<String, Vec<u8>> = all_of_disk(disk.path())
             .into_iter()

@@ -11,6 +11,7 @@ mod names;
 mod opens;
 mod requests;
 mod room;
+mod takeovers;
 mod writes;
 
 use std::ffi::OsStr;

@@ -72,6 +72,10 @@ struct Gate {
 
 pub const BUCKET: &str = "bucket";
 
+pub fn root(prefix: &str) -> TreeRoot {
+    TreeRoot::Under(Location::S3 { bucket: BUCKET.into(), key: prefix.into() })
+}
+
 impl Memory {
     pub fn new() -> Memory {
         let memory = Memory(Arc::new(Inner {
@@ -144,8 +148,7 @@ impl Memory {
     }
 
     pub fn tree_under(&self, prefix: &str, config: Config) -> TreeOf<Memory> {
-        let root = TreeRoot::Under(Location::S3 { bucket: BUCKET.into(), key: prefix.into() });
-        TreeOf::new(Arc::new(self.clone()), root, config).unwrap()
+        TreeOf::new(Arc::new(self.clone()), root(prefix), config).unwrap()
     }
 
     pub fn turn_clock(&self, ms: u64) {
