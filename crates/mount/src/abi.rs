@@ -20,6 +20,9 @@ pub const MIN_READ_BUFFER: usize = 8192;
 /// The kernel copies no errno beyond this.
 pub const MOST_ERRNO: i32 = 511;
 
+/// The bit in the number of a request that is sent again: `FUSE_UNIQUE_RESEND`.
+pub const RESENT: u64 = 1 << 63;
+
 /// The opcodes of `enum fuse_opcode` with an answer other than ENOSYS.
 pub mod op {
     #![allow(missing_docs)]
@@ -86,6 +89,8 @@ pub mod init {
     pub const INIT_EXT: u64 = 1 << 30;
     /// Files that are open for direct I/O may be mapped.
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// The kernel knows [`super::notify::RESEND`] (7.40, Linux 6.9).
+    pub const HAS_RESEND: u64 = 1 << 39;
 }
 
 /// Flags of what OPEN answers.
@@ -113,6 +118,8 @@ pub mod fattr {
 pub mod notify {
     /// Drops an inode's attributes, and its pages in a range.
     pub const INVAL_INODE: i32 = 2;
+    /// Has every request sent again that was read and not answered, with [`super::RESENT`] in its number.
+    pub const RESEND: i32 = 7;
 }
 
 /// Sizes of the structs that follow a header.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use flatout_tree::Cancel;
+use flatout_tree::{Cancel, SharedTable};
 use rustix::io::Errno;
 
 use crate::counts::SessionCounters;
@@ -22,7 +22,12 @@ pub(crate) struct FuseConnection {
     pub device: Device,
     pub counts: SessionCounters,
     waiting: [Mutex<HashMap<u64, Weak<PendingRequest>>>; TABLES],
+    /// For a kernel that sends no request again: the numbers of those that were read and not answered.
+    unanswered: Option<Arc<dyn SharedTable>>,
 }
+
+/// The kind of these rows, beside those of the tree.
+const UNANSWERED: u8 = 0x80;
 
 /// A request that is not answered yet.
 pub(crate) struct PendingRequest {
@@ -37,7 +42,35 @@ pub(crate) struct PendingRequest {
 
 impl FuseConnection {
     pub fn new(device: Device) -> Arc<FuseConnection> {
-        Arc::new(FuseConnection { device, counts: SessionCounters::default(), waiting: Default::default() })
+        FuseConnection::of(device, None)
+    }
+
+    /// `unanswered`: where the numbers of requests are kept for another process, which answers them with
+    /// [`FuseConnection::fail_unanswered`].
+    pub fn of(device: Device, unanswered: Option<Arc<dyn SharedTable>>) -> Arc<FuseConnection> {
+        let (counts, waiting) = (SessionCounters::default(), Default::default());
+        Arc::new(FuseConnection { device, counts, waiting, unanswered })
+    }
+
+    /// A request that has an answer was read.
+    pub fn was_read(&self, unique: u64) {
+        if let Some(table) = &self.unanswered {
+            table.put(UNANSWERED, unique, &[]);
+        }
+    }
+
+    fn was_answered(&self, unique: u64) {
+        if let Some(table) = &self.unanswered {
+            table.remove(UNANSWERED, unique);
+        }
+    }
+
+    /// Answers `EIO` to what another process has read and not answered.
+    pub fn fail_unanswered(&self) {
+        let rows = self.unanswered.as_ref().and_then(|table| table.rows()).unwrap_or_default();
+        for (_, unique, _) in rows.into_iter().filter(|row| row.0 == UNANSWERED) {
+            self.fail(unique, Errno::IO.raw_os_error());
+        }
     }
 
     /// Notes a request, which can be interrupted from now on.
@@ -56,12 +89,16 @@ impl FuseConnection {
 
     /// Answers a request that was not noted; `false` if the kernel did not take it.
     pub fn answer(&self, unique: u64, body: &[u8]) -> bool {
-        self.counts.answered(self.device.answer(unique, body))
+        let taken = self.counts.answered(self.device.answer(unique, body));
+        self.was_answered(unique);
+        taken
     }
 
     /// Answers a request that was not noted with an error.
     pub fn fail(&self, unique: u64, errno: i32) -> bool {
-        self.counts.failed(self.device.fail(unique, errno))
+        let taken = self.counts.failed(self.device.fail(unique, errno));
+        self.was_answered(unique);
+        taken
     }
 
     /// The pending request with this number.
@@ -189,6 +226,7 @@ impl FuseReply {
             let mut bytes = 0;
             let slices = slices.inspect(|slice| bytes += slice.len() as u64);
             let taken = connection.device.answer_slices(self.0.unique, slices, most);
+            connection.was_answered(self.0.unique);
             connection.counts.answered(taken);
             connection.counts.read(if taken { bytes } else { 0 });
         }

@@ -42,6 +42,10 @@ impl Device {
         Device { descriptor }
     }
 
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
     /// Waits for the next request.
     pub fn next(&self, buffer: &mut [u8]) -> DeviceRead {
         let mut is_over = false;
@@ -67,7 +71,12 @@ impl Device {
 
     /// `false` once it was unmounted everywhere, or aborted.
     pub fn is_connected(&self) -> bool {
-        let mut looks = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        Device::is_connected_by(&self.descriptor)
+    }
+
+    /// As [`Device::is_connected`], of a descriptor that is none yet.
+    pub fn is_connected_by(descriptor: &OwnedFd) -> bool {
+        let mut looks = [PollFd::new(descriptor, PollFlags::OUT)];
         let looked = rustix::event::poll(&mut looks, Some(&Timespec::default()));
         looked.is_ok() && !looks[0].revents().contains(PollFlags::ERR)
     }

@@ -42,6 +42,12 @@ impl<F: Files> Dispatcher<F> {
         match FuseRequest::parse(bytes) {
             Ok(request) => {
                 let unique = request.unique;
+                if !matches!(request.operation, FuseOperation::Forget(_) | FuseOperation::Interrupt { .. }) {
+                    self.connection.was_read(unique);
+                }
+                if request.is_resent() {
+                    self.files.take_back(request.number());
+                }
                 let panicked = catch_unwind(AssertUnwindSafe(|| self.answer(request))).is_err();
                 // A read answers itself when its last reply is dropped. If there was an answer, or there is
                 // to be none, the kernel ignores this one.
@@ -56,6 +62,14 @@ impl<F: Files> Dispatcher<F> {
                     self.connection.fail(unique, Errno::INVAL.raw_os_error());
                 }
             }
+        }
+    }
+
+    /// Leaves a request to another process, to which the kernel sends it again. It does so with none that has
+    /// no answer.
+    pub fn leave(&self, bytes: &[u8]) {
+        if let Ok(FuseRequest { operation: FuseOperation::Forget(forgets), .. }) = FuseRequest::parse(bytes) {
+            forgets.pairs().for_each(|(node, times)| self.files.forget(node, times));
         }
     }
 
@@ -102,19 +116,29 @@ impl<F: Files> Dispatcher<F> {
                 });
             }
             FuseOperation::RemoveFile { name } => {
-                let name = name.to_owned();
-                self.change(&request, Timed::Change, move |files| files.remove_file(node, &name));
+                let (name, again) = (name.to_owned(), request.is_resent());
+                self.change(&request, Timed::Change, move |files| {
+                    gone_already(again, files.remove_file(node, &name))
+                });
             }
             FuseOperation::RemoveFolder { name } => {
-                let name = name.to_owned();
-                self.change(&request, Timed::Change, move |files| files.remove_folder(node, &name));
+                let (name, again) = (name.to_owned(), request.is_resent());
+                self.change(&request, Timed::Change, move |files| {
+                    gone_already(again, files.remove_folder(node, &name))
+                });
             }
             FuseOperation::MakeFolder { name } => {
-                let name = name.to_owned();
+                let (name, again) = (name.to_owned(), request.is_resent());
                 self.wait(&request, move |own, reply| {
                     let began = Instant::now();
-                    let made =
-                        own.observer.answered(Timed::Change, began, own.files.make_folder(node, &name));
+                    let made = match own.files.make_folder(node, &name) {
+                        // By the process before.
+                        Err(error) if again && error.errno == Errno::EXIST.raw_os_error() => {
+                            own.files.lookup(node, &name)
+                        }
+                        made => made,
+                    };
+                    let made = own.observer.answered(Timed::Change, began, made);
                     own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
                 });
             }
@@ -124,13 +148,18 @@ impl<F: Files> Dispatcher<F> {
                     return refuse(Errno::INVAL);
                 }
                 let exclusive = flags.contains(RenameFlags::NOREPLACE);
-                let (name, new_name) = (name.to_owned(), new_name.to_owned());
+                let (name, new_name, again) = (name.to_owned(), new_name.to_owned(), request.is_resent());
                 self.change(&request, Timed::Change, move |files| {
-                    files.rename((node, &name), (new_parent, &new_name), exclusive)
+                    let (from, to) = ((node, &*name), (new_parent, &*new_name));
+                    match files.rename(from, to, exclusive) {
+                        Err(error) if again && is_absent(&error) && files.was_renamed(from, to)? => Ok(()),
+                        renamed => renamed,
+                    }
                 });
             }
             FuseOperation::OpenFolder => match self.files.open_folder(node) {
                 Ok(handle) => {
+                    self.files.keep_folder(handle, request.number());
                     if !self.connection.answer(unique, &reply::open(handle, 0)) {
                         self.files.release_folder(handle);
                     }
@@ -217,24 +246,25 @@ impl<F: Files> Dispatcher<F> {
 
     fn open(&self, request: &FuseRequest<'_>, flags: u32) {
         let (unique, node, began) = (request.unique, request.node, Instant::now());
-        let mode = open_mode(flags);
+        let (mode, number) = (open_mode(flags), request.number());
         let caller = self.caller(request);
         let Some(opened) = self.files.open_known(node, mode) else {
             return self.wait(request, move |own, reply| {
                 let began = Instant::now();
                 let opened = own.observer.answered(Timed::Open, began, own.files.open(node, mode, caller));
-                own.opened(node, opened, |body| reply.send(body), |errno| reply.fail(errno));
+                own.opened((node, number), opened, |body| reply.send(body), |errno| reply.fail(errno));
             });
         };
         let opened = self.observer.answered(Timed::Open, began, opened);
         let send = |body: &[u8]| self.connection.answer(unique, body);
-        self.opened(node, opened, send, |errno| {
+        self.opened((node, number), opened, send, |errno| {
             self.connection.fail(unique, errno);
         });
     }
 
     fn create(&self, request: &FuseRequest<'_>, flags: u32, name: &OsStr) {
         let (parent, name, caller) = (request.node, name.to_owned(), self.caller(request));
+        let number = request.number();
         let (mode, exclusive) = (open_mode(flags), OFlags::from_bits_retain(flags).contains(OFlags::EXCL));
         self.wait(request, move |own, reply| {
             let began = Instant::now();
@@ -243,6 +273,7 @@ impl<F: Files> Dispatcher<F> {
             match own.observer.answered(Timed::Open, began, created) {
                 Ok((node, opened)) => {
                     own.notify_changed(node.id, &opened);
+                    own.files.keep_file(opened.handle, number);
                     if !reply.send(&reply::create(&node, opened.handle, open_flags(&opened))) {
                         own.given_up(node.id, opened.handle);
                         own.files.forget(node.id, 1);
@@ -343,7 +374,7 @@ impl<F: Files> Dispatcher<F> {
 
     fn opened(
         &self,
-        node: u64,
+        (node, request): (u64, u64),
         opened: Result<OpenedFile, i32>,
         send: impl FnOnce(&[u8]) -> bool,
         fail: impl FnOnce(i32),
@@ -351,6 +382,7 @@ impl<F: Files> Dispatcher<F> {
         match opened {
             Ok(opened) => {
                 self.notify_changed(node, &opened);
+                self.files.keep_file(opened.handle, request);
                 if !send(&open_out(&opened)) {
                     self.given_up(node, opened.handle);
                 }
@@ -476,6 +508,15 @@ impl<F> Clone for Dispatcher<F> {
             knows_pids: self.knows_pids,
         }
     }
+}
+
+fn is_absent(error: &FsError) -> bool {
+    error.errno == Errno::NOENT.raw_os_error()
+}
+
+/// What was to be removed is gone: where it is asked for again, the process before has done it.
+fn gone_already(again: bool, removed: Result<(), FsError>) -> Result<(), FsError> {
+    removed.or_else(|error| if again && is_absent(&error) { Ok(()) } else { Err(error) })
 }
 
 fn open_out(opened: &OpenedFile) -> [u8; crate::abi::size::OPEN_OUT] {

@@ -1,5 +1,7 @@
 //! INIT: what the kernel and the session agree upon. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi::{self, init};
 use crate::reply::{InitReply, init as init_out};
 use crate::request::InitRequest;
@@ -44,7 +46,7 @@ pub(crate) struct SessionLimits {
 }
 
 /// What both sides agreed upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionParameters {
     /// The protocol's minor version: the smaller of both sides'.
     pub minor: u32,
@@ -56,6 +58,8 @@ pub(crate) struct SessionParameters {
     pub write_bytes: u32,
     /// How far the kernel reads ahead, unless that is raised beside INIT.
     pub read_ahead_bytes: u64,
+    /// The kernel sends requests again that were read and not answered.
+    pub resends: bool,
 }
 
 /// The answer to an INIT.
@@ -109,6 +113,8 @@ pub(crate) fn negotiate(kernel: &InitRequest, wanted: &SessionLimits) -> Negotia
         max_write: write_bytes,
         max_pages: pages as u16,
     });
-    let agreed = SessionParameters { minor, flags, request_bytes, write_bytes, read_ahead_bytes: read_ahead };
+    let resends = offered & init::HAS_RESEND != 0;
+    let agreed =
+        SessionParameters { minor, flags, request_bytes, write_bytes, read_ahead_bytes: read_ahead, resends };
     Negotiated::Agreed(reply, agreed)
 }

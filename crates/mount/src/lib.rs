@@ -24,6 +24,7 @@ mod reply;
 mod request;
 mod session;
 mod table;
+mod takeover;
 mod timings;
 mod tuning;
 mod unmount;
@@ -33,5 +34,6 @@ pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_he
 pub use options::Options;
 pub use point::MountPoint;
 pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, UnservedMount, mount};
+pub use takeover::{LastingMount, SharedMemory, receive, send};
 pub use timings::{BOUNDS, Observer, OnError, Timed, Timing, Timings};
 pub use unmount::{DaemonState, ExistingMount, unmount};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use flatout_tree::{AttributeChanges, TimeChange};
 
-use crate::abi::{IN_HEADER, fattr, op};
+use crate::abi::{IN_HEADER, RESENT, fattr, op};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,18 @@ pub struct FuseRequest<'a> {
     /// waits.
     pub pid: u32,
     pub operation: FuseOperation<'a>,
+}
+
+impl FuseRequest<'_> {
+    /// Whether it was sent before, and read by a process that did not answer.
+    pub fn is_resent(&self) -> bool {
+        self.unique & RESENT != 0
+    }
+
+    /// Its number, the same when it is sent again.
+    pub fn number(&self) -> u64 {
+        self.unique & !RESENT
+    }
 }
 
 /// The operations that have an answer other than ENOSYS.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flatout_engine::{BlockingPool, Error, ErrorKind};
-use flatout_tree::Files;
+use flatout_tree::{Files, SharedTable};
 use rustix::io::Errno;
 
 use crate::abi;
@@ -22,6 +22,7 @@ use crate::init::{Negotiated, SessionLimits, SessionParameters, negotiate};
 use crate::interrupts::Interrupts;
 use crate::options::Options;
 use crate::request::{FuseOperation, FuseRequest};
+use crate::takeover::SharedMemory;
 use crate::timings::Observer;
 use crate::{tuning, unmount};
 
@@ -79,8 +80,18 @@ pub struct Session {
     write_pool: BlockingPool,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<ConnectionEnd>>,
+    /// One for each thread.
+    pauses: Vec<Arc<Pause>>,
     granted: Granted,
     unmounter: Unmounter,
+}
+
+/// A thread that answers nothing for a while, since another process is to.
+#[derive(Debug, Default)]
+struct Pause {
+    is_asked_for: AtomicBool,
+    /// The thread is at work on a request.
+    is_busy: AtomicBool,
 }
 
 /// How a session ended.
@@ -124,18 +135,48 @@ impl UnservedMount {
             return Err(Error::new(ErrorKind::Internal, "it is served already").during("mount", source));
         };
         let connection = FuseConnection::new(Device::new(attached.device));
-        let unmounter = Unmounter {
-            identity: attached.identity,
-            connection: Arc::downgrade(&connection),
-            over: Arc::default(),
-        };
-        let served = serve(connection, files, observer, &self.options, &unmounter, attached.knows_pids);
+        let unmounter = Unmounter::of(attached.identity, &connection);
+        let served = first_request(&connection.device, &self.options).and_then(|agreed| {
+            serve(connection, files, observer, &self.options, &unmounter, (agreed, attached.knows_pids))
+        });
         if served.is_err() {
             // The first error says more than an error of this could.
             let _ = unmounter.unmount(true);
         }
         served.map_err(|error| error.during("mount", self.options.mount_point.display()))
     }
+}
+
+/// What a session goes on with.
+pub(crate) struct TakeOver {
+    pub parameters: SessionParameters,
+    pub table: Arc<SharedMemory>,
+    /// Another process has served the connection.
+    pub takes_over: bool,
+}
+
+/// Serves a connection that had its answer to INIT, on a mount that outlives the session.
+pub(crate) fn serve_lasting<F: Files>(
+    (device, identity, knows_pids): (OwnedFd, MountIdentity, bool),
+    files: Arc<F>,
+    observer: Observer,
+    options: &Options,
+    lasting: TakeOver,
+) -> Result<Session, Error> {
+    let TakeOver { parameters, table, takes_over } = lasting;
+    let resends = parameters.resends;
+    let unanswered = (!resends).then_some(table as Arc<dyn SharedTable>);
+    let connection = FuseConnection::of(Device::new(device), unanswered);
+    let unmounter = Unmounter::of(identity, &connection);
+    if takes_over && !resends {
+        connection.fail_unanswered();
+    }
+    let session = serve(connection, files, observer, options, &unmounter, (parameters, knows_pids))
+        .map_err(|error| error.during("mount", options.mount_point.display()))?;
+    if takes_over && resends {
+        session.resume();
+    }
+    Ok(session)
 }
 
 impl Drop for UnservedMount {
@@ -155,9 +196,8 @@ fn serve<F: Files>(
     observer: Observer,
     options: &Options,
     unmounter: &Unmounter,
-    knows_pids: bool,
+    (agreed, knows_pids): (SessionParameters, bool),
 ) -> Result<Session, Error> {
-    let agreed = first_request(&connection, options)?;
     let threads = options.reading_threads();
     let granted = tune(&agreed, options, unmounter.identity.device, threads);
     let dispatcher = Dispatcher {
@@ -179,15 +219,17 @@ fn serve<F: Files>(
         write_pool,
         interrupts,
         threads: Vec::new(),
+        pauses: Vec::new(),
         granted,
         unmounter: unmounter.clone(),
     };
     for at in 0..threads {
-        let (dispatcher, unmounter) = (dispatcher.clone(), unmounter.clone());
+        let (dispatcher, unmounter, pause) = (dispatcher.clone(), unmounter.clone(), Arc::<Pause>::default());
+        session.pauses.push(pause.clone());
         let buffer_bytes = agreed.write_bytes as usize + HEADER_BYTES;
         let thread = std::thread::Builder::new()
             .name(format!("flatout-fuse-{at}"))
-            .spawn(move || read_requests(&dispatcher, unmounter, buffer_bytes))
+            .spawn(move || read_requests(&dispatcher, unmounter, &pause, buffer_bytes))
             .map_err(|error| local("cannot start a thread", error))?;
         session.threads.push(thread);
     }
@@ -195,7 +237,7 @@ fn serve<F: Files>(
 }
 
 /// Answers INIT, once or twice.
-fn first_request(connection: &FuseConnection, options: &Options) -> Result<SessionParameters, Error> {
+pub(crate) fn first_request(device: &Device, options: &Options) -> Result<SessionParameters, Error> {
     let wanted = SessionLimits {
         max_background: options.max_background,
         read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
@@ -205,7 +247,7 @@ fn first_request(connection: &FuseConnection, options: &Options) -> Result<Sessi
     };
     let mut buffer = vec![0; abi::MIN_READ_BUFFER];
     loop {
-        let bytes = match connection.device.next(&mut buffer) {
+        let bytes = match device.next(&mut buffer) {
             DeviceRead::Request(bytes) => bytes,
             DeviceRead::End(ConnectionEnd::Broken(Errno::PERM)) => {
                 return Err(Error::new(ErrorKind::Usage, "the connection is not mounted")
@@ -227,12 +269,12 @@ fn first_request(connection: &FuseConnection, options: &Options) -> Result<Sessi
         };
         match negotiate(&init.1, &wanted) {
             Negotiated::Agreed(body, agreed) => {
-                connection.device.answer(init.0, &body);
+                device.answer(init.0, &body);
                 return Ok(agreed);
             }
-            Negotiated::Again(body) => drop(connection.device.answer(init.0, &body)),
+            Negotiated::Again(body) => drop(device.answer(init.0, &body)),
             Negotiated::Refused(why) => {
-                connection.device.fail(init.0, Errno::PROTO.raw_os_error());
+                device.fail(init.0, Errno::PROTO.raw_os_error());
                 return Err(Error::new(ErrorKind::Unsupported, why).with_hint("a newer kernel is needed"));
             }
         }
@@ -270,6 +312,7 @@ fn tune(
 fn read_requests<F: Files>(
     dispatcher: &Dispatcher<F>,
     unmounter: Unmounter,
+    pause: &Pause,
     buffer_bytes: usize,
 ) -> ConnectionEnd {
     /// A thread that leaves for another reason than the end of the connection ends it for all.
@@ -285,7 +328,14 @@ fn read_requests<F: Files>(
     let mut buffer = vec![0; buffer_bytes.max(abi::MIN_READ_BUFFER)];
     loop {
         match dispatcher.connection.device.next(&mut buffer) {
-            DeviceRead::Request(bytes) => dispatcher.serve(&buffer[..bytes]),
+            DeviceRead::Request(bytes) => {
+                pause.is_busy.store(true, Ordering::SeqCst);
+                match pause.is_asked_for.load(Ordering::SeqCst) {
+                    false => dispatcher.serve(&buffer[..bytes]),
+                    true => dispatcher.leave(&buffer[..bytes]),
+                }
+                pause.is_busy.store(false, Ordering::SeqCst);
+            }
             DeviceRead::End(end) => {
                 if !matches!(end, ConnectionEnd::Broken(_)) {
                     end_all.0 = None;
@@ -315,6 +365,31 @@ impl Session {
     /// A way to end it from another thread.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
+    }
+
+    /// Answers no more requests: those that come wait for another process, or for [`Session::resume`]. `true`
+    /// once all that came before are answered, within `patience`. The kernel must send requests again
+    /// ([`crate::LastingMount::resends`]).
+    pub fn pause(&self, patience: Duration) -> bool {
+        self.pauses.iter().for_each(|pause| pause.is_asked_for.store(true, Ordering::SeqCst));
+        let since = Instant::now();
+        let is_busy = || {
+            self.pauses.iter().any(|pause| pause.is_busy.load(Ordering::SeqCst))
+                || self.connection.waiting_count() > 0
+        };
+        while is_busy() {
+            if since.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Answers requests again, also those that came meanwhile.
+    pub fn resume(&self) {
+        self.pauses.iter().for_each(|pause| pause.is_asked_for.store(false, Ordering::SeqCst));
+        self.connection.device.notify(abi::notify::RESEND, &[]);
     }
 
     /// Serves until it is unmounted. Afterwards there is no mount point, and no thread, except one that an
@@ -368,6 +443,10 @@ impl Drop for Session {
 }
 
 impl Unmounter {
+    fn of(identity: MountIdentity, connection: &Arc<FuseConnection>) -> Unmounter {
+        Unmounter { identity, connection: Arc::downgrade(connection), over: Arc::default() }
+    }
+
     /// Unmounts it; an error if it is in use. With `lazy` it is out of sight at once, and the session ends
     /// with its last user.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {

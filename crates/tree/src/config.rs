@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kept::SharedTable;
 use crate::store::UploadNotes;
 
 #[derive(Clone, Debug)]
@@ -32,8 +31,6 @@ pub struct Config {
     pub buffers_bytes: u64,
     /// Hears of uploads in parts.
     pub upload_notes: Option<Arc<dyn UploadNotes>>,
-    /// Where what the kernel knows of the tree is kept for another process.
-    pub shared_table: Option<Arc<dyn SharedTable>>,
 }
 
 impl Default for Config {
@@ -53,7 +50,6 @@ impl Default for Config {
             rename_most: 0,
             buffers_bytes: 64 << 20,
             upload_notes: None,
-            shared_table: None,
         }
     }
 }

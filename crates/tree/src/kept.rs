@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flatout_engine::Object;
 use flatout_wire::location::Location;
@@ -41,7 +41,7 @@ mod kind {
 
 /// Writes the rows; nothing where no other process is to go on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept(Option<Arc<dyn SharedTable>>);
+pub(crate) struct Kept(Arc<OnceLock<Arc<dyn SharedTable>>>);
 
 /// A node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,16 +120,17 @@ pub(crate) struct KeptState {
 }
 
 impl Kept {
-    pub(crate) fn new(table: Option<Arc<dyn SharedTable>>) -> Kept {
-        Kept(table)
+    /// From now on rows are written there. Once is enough.
+    pub(crate) fn keep_in(&self, table: Arc<dyn SharedTable>) {
+        let _ = self.0.set(table);
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.0.get().is_some()
     }
 
     fn put(&self, kind: u8, id: u64, value: impl FnOnce(&mut Row)) {
-        if let Some(table) = &self.0 {
+        if let Some(table) = self.0.get() {
             let mut row = Row(Vec::with_capacity(64));
             value(&mut row);
             table.put(kind, id, &row.0);
@@ -137,7 +138,7 @@ impl Kept {
     }
 
     fn remove(&self, kind: u8, id: u64) {
-        if let Some(table) = &self.0 {
+        if let Some(table) = self.0.get() {
             table.remove(kind, id);
         }
     }
@@ -247,7 +248,7 @@ impl Kept {
     /// of it is there.
     pub(crate) fn take_over(&self) -> Option<KeptState> {
         let mut state = KeptState::default();
-        for (kind, id, value) in self.0.as_ref()?.rows()? {
+        for (kind, id, value) in self.0.get()?.rows()? {
             state.read(kind, id, &mut Reader(&value))?;
         }
         state.processes += 1;
@@ -412,9 +413,15 @@ mod tests {
         }
     }
 
+    fn kept_in(table: Arc<InMemory>) -> Kept {
+        let kept = Kept::default();
+        kept.keep_in(table);
+        kept
+    }
+
     #[test]
     fn what_is_kept_comes_back() {
-        let kept = Kept::new(Some(Arc::new(InMemory::default())));
+        let kept = kept_in(Arc::new(InMemory::default()));
         let version = KeptVersion { size: 7, modified_s: 9, etag: Some("\"a\"".into()) };
         let nameless = KeptVersion { etag: None, ..version.clone() };
         kept.node(5, (6, 1, 3, FileKind::File), "ä b");
@@ -459,7 +466,7 @@ mod tests {
     #[test]
     fn a_row_that_is_cut_off_is_no_state() {
         let table = Arc::new(InMemory::default());
-        let kept = Kept::new(Some(table.clone()));
+        let kept = kept_in(table.clone());
         assert!(Kept::default().take_over().is_none());
         table.put(kind::NODE, 5, &[0; 9]);
         assert!(kept.take_over().is_none());

@@ -56,7 +56,7 @@ impl<S: ObjectStore> Namespace<S> {
         let charged = ChargedBytes { account: store.account(), bytes: 0 };
         let mut table = InodeTable::new(u64::MAX);
         table.root_shows_some = matches!(root, TreeRoot::Buckets(_));
-        let kept = Kept::new(config.shared_table.clone());
+        let kept = Kept::default();
         table.kept = kept.clone();
         Namespace {
             kept,

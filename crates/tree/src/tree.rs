@@ -18,7 +18,7 @@ use crate::fact::NameStatus;
 use crate::files::{Cancel, Files, Slices, WriteMoment};
 use crate::folder_location::{TreeRoot, unlisted};
 use crate::fs_error::FsError;
-use crate::kept::{FileUse, FolderPlace, KeptFile, KeptState};
+use crate::kept::{FileUse, FolderPlace, KeptFile, KeptState, SharedTable};
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
@@ -69,10 +69,22 @@ impl<S: ObjectStore> TreeOf<S> {
         Ok(TreeOf::of(names))
     }
 
-    /// Goes on with the tree of another process, from the shared table of `config`. Nothing is asked. `None`
-    /// where that process has not kept all that the kernel knows.
-    pub fn take_over(store: Arc<S>, root: TreeRoot, config: Config) -> Option<TreeOf<S>> {
+    /// What the kernel knows of the tree is kept there for another process. To be called before the kernel
+    /// knows anything.
+    pub fn keep_in(&self, table: Arc<dyn SharedTable>) {
+        self.names.kept.keep_in(table);
+    }
+
+    /// Goes on with the tree of another process, which has kept it in this table. Nothing is asked. `None`
+    /// where not all that the kernel knows was kept.
+    pub fn take_over(
+        store: Arc<S>,
+        root: TreeRoot,
+        config: Config,
+        table: Arc<dyn SharedTable>,
+    ) -> Option<TreeOf<S>> {
         let tree = TreeOf::of(Arc::new(Namespace::new(store, root, config)));
+        tree.keep_in(table);
         let state = tree.names.kept.take_over()?;
         let now_ms = tree.names.now_ms();
         tree.names.table().take_over(&state, now_ms);

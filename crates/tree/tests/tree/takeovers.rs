@@ -42,16 +42,17 @@ pub struct Process {
 impl Process {
     pub fn new(memory: &Memory, config: Config) -> Process {
         let table = Table::default();
-        let config = Config { shared_table: Some(Arc::new(table.clone())), ..config };
-        Process { memory: memory.clone(), tree: memory.tree(config.clone()), table, config }
+        let tree = memory.tree(config.clone());
+        tree.keep_in(Arc::new(table.clone()));
+        Process { memory: memory.clone(), tree, table, config }
     }
 
     /// It dies; what it does from then on, such as its end, changes nothing that is kept.
     pub fn dies(self) -> Process {
         let Process { memory, tree, table, config } = self;
         let table = Table(Arc::new(Mutex::new(table.0.lock().unwrap().clone())));
-        let config = Config { shared_table: Some(Arc::new(table.clone())), ..config };
-        let next = TreeOf::take_over(Arc::new(memory.clone()), crate::memory::root(""), config.clone());
+        let (store, root) = (Arc::new(memory.clone()), crate::memory::root(""));
+        let next = TreeOf::take_over(store, root, config.clone(), Arc::new(table.clone()));
         drop(tree);
         Process { memory, tree: next.expect("all was kept"), table, config }
     }
@@ -347,7 +348,6 @@ fn without_what_was_kept_nothing_is_taken_over() {
             None
         }
     }
-    let memory = Memory::new();
-    let config = Config { shared_table: Some(Arc::new(Full)), ..minute() };
-    assert!(TreeOf::take_over(Arc::new(memory.clone()), crate::memory::root(""), config).is_none());
+    let (store, root) = (Arc::new(Memory::new()), crate::memory::root(""));
+    assert!(TreeOf::take_over(store, root, minute(), Arc::new(Full)).is_none());
 }

@@ -1,0 +1,186 @@
+//! A mount that outlives the process that serves it: its descriptor, what INIT agreed upon, and the table of
+//! what the kernel knows. Whoever has these three goes on with it.
+
+mod message;
+mod table;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use flatout_engine::Error;
+use flatout_tree::{Files, SharedTable};
+use serde::{Deserialize, Serialize};
+
+pub use message::{receive, send};
+pub use table::SharedMemory;
+
+use crate::attach::attach;
+use crate::device::Device;
+use crate::identity::{MountIdentity, local};
+use crate::init::SessionParameters;
+use crate::options::Options;
+use crate::session::{self, Session, TakeOver};
+use crate::timings::Observer;
+use crate::tuning::DeviceNumber;
+
+/// A mount of which the kernel has had its answer to INIT, and which nobody need serve: its users wait then.
+#[derive(Debug)]
+pub struct LastingMount {
+    pub(crate) device: OwnedFd,
+    pub(crate) about: About,
+    table: Arc<SharedMemory>,
+}
+
+/// What travels beside the two descriptors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Of this struct and of the table's rows.
+    format: u32,
+    point: Option<PathBuf>,
+    device: Option<DeviceNumber>,
+    pub knows_pids: bool,
+    pub parameters: SessionParameters,
+}
+
+const FORMAT: u32 = 1;
+
+impl LastingMount {
+    /// Mounts, and answers INIT.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn new(options: &Options) -> Result<LastingMount, Error> {
+        let attached = attach(options)?;
+        let identity = attached.identity.clone();
+        let begun = LastingMount::begin(attached.device, &identity, attached.knows_pids, options);
+        if begun.is_err()
+            && let Some(point) = &identity.point
+        {
+            // The first error says more than an error of this could.
+            let _ = crate::unmount::detach(point, &identity, true);
+        }
+        begun.map_err(|error| error.during("mount", options.mount_point.display()))
+    }
+
+    /// Of a connection that is not mounted, for tests.
+    #[doc(hidden)]
+    pub fn of_descriptor(device: OwnedFd, options: &Options) -> Result<LastingMount, Error> {
+        LastingMount::begin(device, &MountIdentity::default(), true, options)
+    }
+
+    fn begin(
+        device: OwnedFd,
+        identity: &MountIdentity,
+        knows_pids: bool,
+        options: &Options,
+    ) -> Result<LastingMount, Error> {
+        let table = SharedMemory::new().map_err(|error| local("cannot share memory", error))?;
+        let device = Device::new(device);
+        let parameters = session::first_request(&device, options)?;
+        let MountIdentity { point, device: number } = identity.clone();
+        let about = About { format: FORMAT, point, device: number, knows_pids, parameters };
+        Ok(LastingMount { device: device.into_descriptor(), about, table: Arc::new(table) })
+    }
+
+    /// What the kernel knows of the tree, for whoever serves it.
+    pub fn table(&self) -> Arc<dyn SharedTable> {
+        self.table.clone()
+    }
+
+    /// Whether the kernel sends requests again that a process has read and not answered (Linux 6.9).
+    pub fn resends(&self) -> bool {
+        self.about.parameters.resends
+    }
+
+    /// `false` once it was unmounted everywhere, or aborted.
+    pub fn is_connected(&self) -> bool {
+        Device::is_connected_by(&self.device)
+    }
+
+    /// Another owner of the same mount.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_clone(&self) -> io::Result<LastingMount> {
+        let device = self.device.try_clone()?;
+        Ok(LastingMount { device, about: self.about.clone(), table: self.table.clone() })
+    }
+
+    /// Hands it to another process as well.
+    ///
+    /// # Errors
+    /// The other side is gone, or the system's.
+    pub fn send(&self, socket: &UnixStream) -> io::Result<()> {
+        let about = serde_json::to_vec(&self.about)?;
+        let table = self.table.descriptor()?;
+        message::send(socket, &about, &[self.device.as_fd(), table.as_fd()])
+    }
+
+    /// Takes it from another process.
+    ///
+    /// # Errors
+    /// The other side is gone, or of another format.
+    pub fn receive(socket: &UnixStream) -> io::Result<LastingMount> {
+        let (about, descriptors) = message::receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let foreign = |cause: &str| io::Error::new(io::ErrorKind::InvalidData, cause.to_owned());
+        let format: Format = serde_json::from_slice(&about)?;
+        if format.format != FORMAT {
+            return Err(foreign("the other program is of a version that cannot hand a mount to this one"));
+        }
+        let about = serde_json::from_slice(&about)?;
+        let Ok([device, table]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return Err(foreign("descriptors are missing"));
+        };
+        Ok(LastingMount { device, about, table: Arc::new(SharedMemory::of(table)?) })
+    }
+
+    /// Serves these files. `takes_over`: another process has served it, and these files go on with its table;
+    /// what that process has read and not answered is sent again, or fails with `EIO`.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn serve<F: Files>(
+        self,
+        files: Arc<F>,
+        options: &Options,
+        observer: Observer,
+        takes_over: bool,
+    ) -> Result<Session, Error> {
+        let identity = self.identity();
+        let LastingMount { device, about, table } = self;
+        let lasting = TakeOver { parameters: about.parameters, table, takes_over };
+        session::serve_lasting((device, identity, about.knows_pids), files, observer, options, lasting)
+    }
+
+    pub(crate) fn identity(&self) -> MountIdentity {
+        MountIdentity { point: self.about.point.clone(), device: self.about.device }
+    }
+
+    /// Unmounts it, without anybody who serves it; an error if it is in use.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        match &self.about.point {
+            Some(point) => crate::unmount::detach(point, &self.identity(), lazy)
+                .map_err(|error| error.during("umount", point.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it with errors for its users, who would wait for ever.
+    pub fn abort(self) {
+        if let Some(device) = self.about.device {
+            let _ = crate::tuning::abort(device, || self.is_connected());
+        }
+        let _ = self.unmount(true);
+    }
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
