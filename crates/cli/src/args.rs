@@ -291,8 +291,8 @@ pub struct Mount {
     #[arg(value_name = "SOURCE", value_hint = ValueHint::Url)]
     pub source: String,
     /// An empty folder, or /dev/fd/N for a descriptor of /dev/fuse that was mounted before
-    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath)]
-    pub mount_point: PathBuf,
+    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath, required_unless_present = "upgrade")]
+    pub mount_point: Option<PathBuf>,
     /// Options as in fstab, with commas between: mount(8)'s own, every knob (memory=1GiB,
     /// attribute_lifetime=10s), those of ossfs 2.0; may be given several times
     #[arg(short = 'o', value_name = "OPTION[=VALUE],...", value_hint = ValueHint::Other, help_heading = "Mounting")]
@@ -300,6 +300,13 @@ pub struct Mount {
     /// Stay in the foreground until unmounted; ctrl-C or SIGTERM unmounts
     #[arg(long, short, help_heading = "Mounting")]
     pub foreground: bool,
+    /// Keep the mount in a small process of its own: where the one that serves it dies, another goes on, and
+    /// readers wait for a moment
+    #[arg(long, help_heading = "Mounting")]
+    pub supervise: bool,
+    /// Have this program go on with the supervised mount at SOURCE, in place of the one that serves it
+    #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "supervise", "foreground", "dry_run"])]
+    pub upgrade: bool,
     /// Ask the origin whether it can be mounted, and mount nothing
     #[arg(long, help_heading = "Mounting")]
     pub dry_run: bool,
@@ -316,6 +323,12 @@ pub struct Mount {
     /// Is the process in the background, and tells the one that started it on standard output how it went
     #[arg(long = "__reports", hide = true)]
     pub reports: bool,
+    /// Serves a mount that a supervisor keeps, which is at the other end of standard input
+    #[arg(long = "__serves", hide = true)]
+    pub serves: bool,
+    /// Supervises a mount that a process serves, which is at the other end of standard input
+    #[arg(long = "__adopts", hide = true)]
+    pub adopts: bool,
     /// Of options that contradict each other the last one counts, as mount(8) has it
     #[arg(long = "__last-counts", hide = true)]
     pub last_counts: bool,

@@ -368,6 +368,9 @@ pub struct Mounted {
     pub source: String,
     pub mount_point: String,
     pub pid: u32,
+    /// The process that keeps the mount if that one dies; absent without `--supervise`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor_pid: Option<u32>,
     /// Where what goes wrong is written; absent in the foreground.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,

@@ -65,12 +65,9 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    /// Leaves a request to another process, to which the kernel sends it again. It does so with none that has
-    /// no answer.
-    pub fn leave(&self, bytes: &[u8]) {
-        if let Ok(FuseRequest { operation: FuseOperation::Forget(forgets), .. }) = FuseRequest::parse(bytes) {
-            forgets.pairs().for_each(|(node, times)| self.files.forget(node, times));
-        }
+    /// Whether a request has an answer: the others are never sent again.
+    pub fn is_answered(&self, bytes: &[u8]) -> bool {
+        !matches!(FuseRequest::parse(bytes), Ok(FuseRequest { operation: FuseOperation::Forget(_), .. }))
     }
 
     fn answer(&self, request: FuseRequest<'_>) {

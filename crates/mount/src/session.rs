@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,7 @@ pub struct Session {
     threads: Vec<JoinHandle<ConnectionEnd>>,
     /// One for each thread.
     pauses: Vec<Arc<Pause>>,
+    serve: ServeOne,
     granted: Granted,
     unmounter: Unmounter,
 }
@@ -92,6 +93,32 @@ struct Pause {
     is_asked_for: AtomicBool,
     /// The thread is at work on a request.
     is_busy: AtomicBool,
+    /// The requests that have come since.
+    left: Mutex<Option<Vec<Vec<u8>>>>,
+}
+
+impl Pause {
+    fn left(&self) -> MutexGuard<'_, Option<Vec<Vec<u8>>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        *self.left() = Some(Vec::new());
+        self.is_asked_for.store(true, Ordering::SeqCst);
+    }
+
+    /// The requests that have come.
+    fn end(&self) -> Vec<Vec<u8>> {
+        let mut left = self.left();
+        self.is_asked_for.store(false, Ordering::SeqCst);
+        left.take().unwrap_or_default()
+    }
+
+    /// `false` if it is over.
+    fn leave(&self, request: &[u8]) -> bool {
+        let mut left = self.left();
+        left.as_mut().map(|left| left.push(request.to_vec())).is_some()
+    }
 }
 
 /// How a session ended.
@@ -174,7 +201,7 @@ pub(crate) fn serve_lasting<F: Files>(
     let session = serve(connection, files, observer, options, &unmounter, (parameters, knows_pids))
         .map_err(|error| error.during("mount", options.mount_point.display()))?;
     if takes_over && resends {
-        session.resume();
+        session.connection.device.notify(abi::notify::RESEND, &[]);
     }
     Ok(session)
 }
@@ -212,6 +239,8 @@ fn serve<F: Files>(
     };
     let (blocking_pool, interrupts) = (dispatcher.blocking_pool.clone(), dispatcher.interrupts.clone());
     let write_pool = dispatcher.write_pool.clone();
+    let serves = dispatcher.clone();
+    let serve = ServeOne(Arc::new(move |bytes| serves.serve(bytes)));
     // From here on, dropping the session ends what has begun.
     let mut session = Session {
         connection,
@@ -220,6 +249,7 @@ fn serve<F: Files>(
         interrupts,
         threads: Vec::new(),
         pauses: Vec::new(),
+        serve,
         granted,
         unmounter: unmounter.clone(),
     };
@@ -330,9 +360,12 @@ fn read_requests<F: Files>(
         match dispatcher.connection.device.next(&mut buffer) {
             DeviceRead::Request(bytes) => {
                 pause.is_busy.store(true, Ordering::SeqCst);
-                match pause.is_asked_for.load(Ordering::SeqCst) {
-                    false => dispatcher.serve(&buffer[..bytes]),
-                    true => dispatcher.leave(&buffer[..bytes]),
+                let request = &buffer[..bytes];
+                if !pause.is_asked_for.load(Ordering::SeqCst)
+                    || !dispatcher.is_answered(request)
+                    || !pause.leave(request)
+                {
+                    dispatcher.serve(request);
                 }
                 pause.is_busy.store(false, Ordering::SeqCst);
             }
@@ -359,37 +392,13 @@ impl Session {
 
     /// A view of the session for other threads.
     pub fn watch(&self) -> SessionWatch {
-        SessionWatch { connection: self.connection.clone(), blocking_pool: self.blocking_pool.clone() }
+        let (connection, blocking_pool) = (self.connection.clone(), self.blocking_pool.clone());
+        SessionWatch { connection, blocking_pool, pauses: self.pauses.clone(), serve: self.serve.clone() }
     }
 
     /// A way to end it from another thread.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
-    }
-
-    /// Answers no more requests: those that come wait for another process, or for [`Session::resume`]. `true`
-    /// once all that came before are answered, within `patience`. The kernel must send requests again
-    /// ([`crate::LastingMount::resends`]).
-    pub fn pause(&self, patience: Duration) -> bool {
-        self.pauses.iter().for_each(|pause| pause.is_asked_for.store(true, Ordering::SeqCst));
-        let since = Instant::now();
-        let is_busy = || {
-            self.pauses.iter().any(|pause| pause.is_busy.load(Ordering::SeqCst))
-                || self.connection.waiting_count() > 0
-        };
-        while is_busy() {
-            if since.elapsed() > patience {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        true
-    }
-
-    /// Answers requests again, also those that came meanwhile.
-    pub fn resume(&self) {
-        self.pauses.iter().for_each(|pause| pause.is_asked_for.store(false, Ordering::SeqCst));
-        self.connection.device.notify(abi::notify::RESEND, &[]);
     }
 
     /// Serves until it is unmounted. Afterwards there is no mount point, and no thread, except one that an
@@ -485,6 +494,18 @@ impl Unmounter {
 pub struct SessionWatch {
     connection: Arc<FuseConnection>,
     blocking_pool: BlockingPool,
+    pauses: Vec<Arc<Pause>>,
+    serve: ServeOne,
+}
+
+/// Answers the request of these bytes.
+#[derive(Clone)]
+struct ServeOne(Arc<dyn Fn(&[u8]) + Send + Sync>);
+
+impl std::fmt::Debug for ServeOne {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServeOne")
+    }
 }
 
 impl SessionWatch {
@@ -496,6 +517,32 @@ impl SessionWatch {
     /// How long each pending request has waited.
     pub fn waits(&self) -> Vec<Duration> {
         self.connection.waits(Instant::now())
+    }
+
+    /// Answers no more requests: those that come wait for another process, to which the kernel sends them
+    /// again ([`crate::LastingMount::resends`]), or for [`SessionWatch::resume`]. `true` once all that came
+    /// before are answered, within `patience`.
+    pub fn pause(&self, patience: Duration) -> bool {
+        self.pauses.iter().for_each(|pause| pause.begin());
+        let since = Instant::now();
+        let is_busy = || {
+            self.pauses.iter().any(|pause| pause.is_busy.load(Ordering::SeqCst))
+                || self.connection.waiting_count() > 0
+        };
+        while is_busy() {
+            if since.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Answers requests again, also those that came meanwhile.
+    pub fn resume(&self) {
+        for pause in &self.pauses {
+            pause.end().iter().for_each(|request| (self.serve.0)(request));
+        }
     }
 }
 

@@ -30,4 +30,6 @@ pub use log::{MountLog, open_first_log, open_log};
 pub use options::{MountOptions, OptionError};
 pub use plan::{MountPlan, MountSource};
 pub use running::{RunningMount, running_mounts, stats_of};
-pub use session::{MountSession, Shutdown, list_root};
+pub use session::{
+    Handover, MountSession, NotNow, Shutdown, StandingMount, lasting_mount, list_root, take_over,
+};

@@ -20,6 +20,8 @@ pub struct MountOptions {
     /// The kernel does not check the permission bits.
     pub no_permissions: bool,
     pub foreground: bool,
+    /// Another process keeps the mount if the one that serves it dies.
+    pub supervise: bool,
     /// The mount point may hold files, which the mount covers.
     pub nonempty: bool,
     pub metrics: Option<SocketAddr>,
@@ -70,6 +72,7 @@ enum Keyword {
     Writable,
     Permissions,
     Foreground,
+    Supervise,
     Nonempty,
     Metrics,
     Log,
@@ -81,7 +84,7 @@ enum Keyword {
 
 use Keyword::{
     Foreground, Log, Metrics, Nonempty, Nothing, Permissions, ReadOnly, Refused, Remark, Sloppy, Stats,
-    System, Writable,
+    Supervise, System, Writable,
 };
 
 /// Options that mount(8) passes to every file system, options of FUSE, and ours that are no knobs.
@@ -130,6 +133,7 @@ const KEYWORDS: &[(&str, Keyword)] = &[
     ("dirsync", System),
     ("default_permissions", Permissions),
     ("foreground", Foreground),
+    ("supervise", Supervise),
     ("nonempty", Nonempty),
     ("metrics", Metrics),
     ("log", Log),
@@ -214,6 +218,7 @@ impl OptionKind {
             OptionKind::Keyword(word) => match word {
                 Permissions => Some("default_permissions"),
                 Foreground => Some("foreground"),
+                Supervise => Some("supervise"),
                 Nonempty => Some("nonempty"),
                 Metrics => Some("metrics"),
                 Log => Some("log"),
@@ -294,6 +299,7 @@ impl MountOptions {
             Writable => self.knobs.push(("read-only", "false".into())),
             Permissions => self.no_permissions = !on(name, value)?,
             Foreground => self.foreground = on(name, value)?,
+            Supervise => self.supervise = on(name, value)?,
             Nonempty => self.nonempty = on(name, value)?,
             Sloppy => {}
             Metrics => self.metrics = Some(address(name, wanted("HOST:PORT")?)?),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use flatout_engine::{Dialect, Error, ErrorKind};
 use flatout_mount::MountPoint;
@@ -24,6 +26,8 @@ pub struct MountPlan {
     pub default_permissions: bool,
     /// For what must be known to the next mount if this one is killed.
     pub state_folder: Option<PathBuf>,
+    /// The process that keeps the mount if this one dies; 0 for none.
+    pub supervisor: Arc<AtomicU32>,
 }
 
 impl MountPlan {
@@ -46,16 +50,38 @@ impl MountPlan {
         settings: Settings,
         options: &MountOptions,
     ) -> Result<MountPlan, Error> {
+        let mount_point = MountPoint::look(mount_point, options.nonempty)?.path().to_owned();
+        Ok(MountPlan::on(source, mount_point, settings, options))
+    }
+
+    /// As [`MountPlan::new`], of a mount that stands: its mount point is not looked at, which may wait for
+    /// whoever is to serve it.
+    pub fn of_standing(
+        source: MountSource,
+        mount_point: &Path,
+        settings: Settings,
+        options: &MountOptions,
+    ) -> MountPlan {
+        MountPlan::on(source, mount_point.to_owned(), settings, options)
+    }
+
+    fn on(
+        source: MountSource,
+        mount_point: PathBuf,
+        settings: Settings,
+        options: &MountOptions,
+    ) -> MountPlan {
         let nonempty = options.nonempty.then(|| "nonempty".to_owned());
         let read_only = settings.mount.read_only.then(|| "ro".to_owned());
-        Ok(MountPlan {
+        MountPlan {
             source,
-            mount_point: MountPoint::look(mount_point, options.nonempty)?.path().to_owned(),
+            mount_point,
             settings,
             system: options.system.iter().cloned().chain(nonempty).chain(read_only).collect(),
             default_permissions: !options.no_permissions,
             state_folder: None,
-        })
+            supervisor: Arc::default(),
+        }
     }
 }
 

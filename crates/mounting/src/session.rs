@@ -2,11 +2,14 @@
 //! served.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
-use flatout_mount::{Granted, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter};
+use flatout_mount::{
+    Granted, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter,
+};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Tree, TreeRoot, UploadNotes};
 
@@ -33,6 +36,28 @@ pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option
     let tree = Tree::new(client.clone(), plan.source.root.clone(), config(plan)).map_err(refused_root)?;
     let note = look_for_object(client, &plan.source.root, &tree)?;
     Ok((tree, note))
+}
+
+/// Goes on with the tree of another process, of which nothing is asked.
+///
+/// # Errors
+/// That process could not keep all that the kernel knows.
+pub fn take_over(client: &Arc<Client>, plan: &MountPlan, mount: &LastingMount) -> Result<Tree, Error> {
+    let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config(plan), mount.table());
+    tree.ok_or_else(|| {
+        let cause = "what the kernel knows of it was not kept whole: there was not enough memory";
+        Error::new(ErrorKind::LocalIo, cause)
+            .during("mount", plan.mount_point.display())
+            .with_hint("unmount it, and mount it again")
+    })
+}
+
+/// Mounts, so that the mount outlives whoever serves it.
+///
+/// # Errors
+/// The kernel's refusal of the mount.
+pub fn lasting_mount(plan: &MountPlan) -> Result<LastingMount, Error> {
+    LastingMount::new(&options(plan))
 }
 
 /// The caller has not asked for a listing: it is the mount that failed.
@@ -109,17 +134,25 @@ fn config(plan: &MountPlan) -> Config {
     }
 }
 
+/// A mount that stands, and is to be served.
+pub struct StandingMount {
+    pub mount: LastingMount,
+    /// Another process has served it, and the tree goes on from that.
+    pub takes_over: bool,
+}
+
 /// A folder that is mounted and served. Dropping it ends the mount; its status can be asked for until then.
 pub struct MountSession {
     served: Option<flatout_mount::Session>,
     stats: StatsFn,
+    handover: Handover,
     log: Arc<MountLog>,
     _stalls: mpsc::Sender<()>,
     _endpoints: ServedEndpoints,
 }
 
 impl MountSession {
-    /// Mounts the folder and serves it; the kernel's first request has been answered when this returns.
+    /// Mounts the folder and serves it, or serves the mount that is `standing`; the kernel's first request has been answered when this returns.
     ///
     /// # Errors
     /// The kernel's refusal of the mount.
@@ -129,17 +162,24 @@ impl MountSession {
         endpoints: StatusEndpoints,
         log: &Arc<MountLog>,
         shutdown: &Shutdown,
+        standing: Option<StandingMount>,
     ) -> Result<MountSession, Error> {
         let tree = Arc::new(tree);
         let observer = Observer { on_error: Some(error_logger(log)), ..Observer::default() };
         let timings = observer.timings.clone();
-        let mounted = flatout_mount::mount(&options(&plan))?;
-        let served = mounted.serve(tree.clone(), observer)?;
+        let (options, files) = (options(&plan), tree.clone());
+        let served = match standing {
+            None => flatout_mount::mount(&options)?.serve(files, observer)?,
+            Some(StandingMount { mount, takes_over }) => {
+                mount.serve(files, &options, observer, takes_over)?
+            }
+        };
         shutdown.may_unmount(served.unmounter());
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
         clear_unfinished(&plan, tree.client(), log);
         let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
+        let handover = Handover { watch: served.watch(), tree: tree.clone() };
         let counted =
             StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
         let stats: StatsFn = Arc::new(move || counted.now());
@@ -147,6 +187,7 @@ impl MountSession {
         Ok(MountSession {
             served: Some(served),
             stats,
+            handover,
             log: log.clone(),
             _stalls: stalls,
             _endpoints: endpoints,
@@ -156,6 +197,11 @@ impl MountSession {
     /// Looks at the statistics of now, also when the session has ended.
     pub fn stats(&self) -> StatsFn {
         self.stats.clone()
+    }
+
+    /// A way to leave the mount to another process.
+    pub fn handover(&self) -> Handover {
+        self.handover.clone()
     }
 
     /// Serves until it is unmounted.
@@ -171,6 +217,38 @@ impl MountSession {
             Err(_) => "broken off",
         });
         ended.map(drop)
+    }
+}
+
+/// Leaves the mount to another process.
+#[derive(Clone)]
+pub struct Handover {
+    watch: SessionWatch,
+    tree: Arc<Tree>,
+}
+
+/// Why the mount cannot be left to another process now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotNow {
+    /// Requests are waiting for the origin.
+    Busy,
+    /// The last bytes of these files are in this process alone.
+    Unsent(Vec<String>),
+}
+
+impl Handover {
+    /// Answers nothing more, so that this process can end.
+    ///
+    /// # Errors
+    /// Something would be lost: the mount is served as before.
+    pub fn pause(&self, patience: Duration) -> Result<(), NotNow> {
+        let is_quiet = self.watch.pause(patience);
+        let unsent = self.tree.unsent();
+        if is_quiet && unsent.is_empty() {
+            return Ok(());
+        }
+        self.watch.resume();
+        Err(if unsent.is_empty() { NotNow::Busy } else { NotNow::Unsent(unsent) })
     }
 }
 
@@ -278,6 +356,7 @@ impl StatsSource {
         let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
         MountStats {
             pid: std::process::id(),
+            supervisor_pid: Some(plan.supervisor.load(Ordering::Relaxed)).filter(|&pid| pid != 0),
             version: env!("CARGO_PKG_VERSION").into(),
             source: plan.source.to_string(),
             mount_point: plan.mount_point.display().to_string(),

@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 #[serde(tag = "event", rename = "mount_stats")]
 pub struct MountStats {
     pub pid: u32,
+    /// The process that keeps the mount if this one dies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor_pid: Option<u32>,
     pub version: String,
     pub source: String,
     pub mount_point: String,
@@ -353,6 +356,7 @@ pub(crate) mod tests {
             OperationStats { count: 3, seconds: 0.5, buckets: vec![("0.001".into(), 1), ("+Inf".into(), 3)] };
         MountStats {
             pid: 7,
+            supervisor_pid: None,
             source: "s3://b/x".into(),
             mount_point: "/mnt/a \"b\"\\".into(),
             requests: RequestStats {

@@ -72,7 +72,7 @@ impl Mount {
         assert_eq!(note, None);
         let endpoints = StatusEndpoints::bind(&[folder.path().join("status")], None).unwrap();
         let shutdown = Shutdown::default();
-        let session = MountSession::start(plan, tree, endpoints, &log, &shutdown).unwrap();
+        let session = MountSession::start(plan, tree, endpoints, &log, &shutdown, None).unwrap();
         Mount { session, shutdown, lines, folder }
     }
 
@@ -132,7 +132,7 @@ fn a_shutdown_before_the_mount_ends_it() {
     let shutdown = Shutdown::default();
     shutdown.request(false).unwrap();
     let endpoints = StatusEndpoints::bind(&[], None).unwrap();
-    MountSession::start(plan, tree, endpoints, &log, &shutdown).unwrap().wait().unwrap();
+    MountSession::start(plan, tree, endpoints, &log, &shutdown, None).unwrap().wait().unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

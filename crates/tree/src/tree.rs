@@ -204,6 +204,11 @@ impl<S: ObjectStore> TreeOf<S> {
         }
     }
 
+    /// Files whose last bytes are in this process alone.
+    pub fn unsent(&self) -> Vec<String> {
+        self.writers.unsent()
+    }
+
     /// Whether folders are being listed ahead. Their entries may become known between two calls.
     #[doc(hidden)]
     pub fn is_listing_ahead(&self) -> bool {

@@ -218,6 +218,11 @@ impl<S: ObjectStore> FileWriter<S> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether bytes are in this process alone, or may be: it does not wait for its turn.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.try_work().is_none_or(|work| work.is_dirty && work.is_kept_unsent && work.failure.is_none())
+    }
+
     fn try_work(&self) -> Option<MutexGuard<'_, Work<S>>> {
         match self.turn.try_lock() {
             Ok(work) => Some(work),

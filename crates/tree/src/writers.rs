@@ -116,6 +116,15 @@ impl<S: ObjectStore> Writers<S> {
         self.open().len() as u64
     }
 
+    /// Files whose last bytes are in this process alone. One that is in use counts.
+    pub(crate) fn unsent(&self) -> Vec<String> {
+        let writers: Vec<(u64, Arc<FileWriter<S>>)> =
+            self.open().iter().map(|(ino, opened)| (*ino, opened.writer.clone())).collect();
+        let unsent = writers.into_iter().filter(|(_, writer)| writer.has_unsent());
+        let path = |ino| self.names.table().path(ino).map_or_else(String::new, |names| names.join("/"));
+        unsent.map(|(ino, _)| path(ino)).collect()
+    }
+
     /// The writer of a file, if it is being written.
     pub(crate) fn of(&self, ino: u64) -> Option<Arc<FileWriter<S>>> {
         self.open().get(&ino).map(|opened| opened.writer.clone())

@@ -289,6 +289,7 @@ mod tests {
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Snapshot {
         let mut numbers = MountStats {
             pid: 7,
+            supervisor_pid: None,
             source: "s3://b".into(),
             mount_point: "/mnt".into(),
             ..MountStats::default()

@@ -7,7 +7,7 @@ mod table;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flatout_engine::Error;
@@ -88,6 +88,11 @@ impl LastingMount {
     /// What the kernel knows of the tree, for whoever serves it.
     pub fn table(&self) -> Arc<dyn SharedTable> {
         self.table.clone()
+    }
+
+    /// Where it is mounted, if that is known.
+    pub fn point(&self) -> Option<&Path> {
+        self.about.point.as_deref()
     }
 
     /// Whether the kernel sends requests again that a process has read and not answered (Linux 6.9).

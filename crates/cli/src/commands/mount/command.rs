@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use flatout_engine::Dialect;
+use flatout_engine::{Dialect, Error};
 use flatout_mounting::{MountOptions, MountPlan, MountSource, OptionError};
+use flatout_settings::Settings;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -19,6 +20,7 @@ pub struct MountCommand {
     pub plan: MountPlan,
     pub knobs: Knobs,
     pub foreground: bool,
+    pub supervise: bool,
     pub silent: bool,
     pub metrics: Option<SocketAddr>,
     pub log: Option<PathBuf>,
@@ -32,6 +34,25 @@ impl MountCommand {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<MountCommand, Failure> {
+        MountCommand::with(args, |mount_point, source, settings, options| {
+            MountPlan::new(source, mount_point, settings, options)
+        })
+    }
+
+    /// Of a mount that stands, whose mount point is not looked at.
+    ///
+    /// # Errors
+    /// As [`MountCommand::of`].
+    pub fn of_standing(args: &Mount) -> Result<MountCommand, Failure> {
+        MountCommand::with(args, |mount_point, source, settings, options| {
+            Ok(MountPlan::of_standing(source, mount_point, settings, options))
+        })
+    }
+
+    fn with(
+        args: &Mount,
+        plan: impl FnOnce(&Path, MountSource, Settings, &MountOptions) -> Result<MountPlan, Error>,
+    ) -> Result<MountCommand, Failure> {
         let mut options = MountOptions::parse(&args.options, args.last_counts).map_err(refused_option)?;
         let source = source(&args.source)?;
         let knobs = Knobs::clone(&args.knobs).behind(std::mem::take(&mut options.knobs));
@@ -40,7 +61,8 @@ impl MountCommand {
         notes.extend(found.notes);
         let warnings = found.warnings.into_iter().filter(|(about, _)| *about == source.dialect);
         notes.extend(warnings.map(|(_, warning)| warning));
-        let mut plan = MountPlan::new(source, &args.mount_point, found.settings, &options)?;
+        let mount_point = args.mount_point.as_deref().unwrap_or(Path::new(""));
+        let mut plan = plan(mount_point, source, found.settings, &options)?;
         plan.state_folder = flatout_ambient::mounts_folder();
         let foreground = args.foreground || options.foreground;
         let log = args.log.clone().or(options.log);
@@ -49,6 +71,7 @@ impl MountCommand {
             plan,
             knobs,
             foreground,
+            supervise: args.supervise || options.supervise,
             silent: args.is_silent,
             metrics: args.metrics.or(options.metrics),
             // In the foreground none is written.

@@ -93,7 +93,7 @@ mod tests {
     fn what_mount_8_passes_is_a_command_line_of_ours() {
         let of_fstab = mount("/sbin/mount.flatout s3://b/p /mnt -o rw,noauto,memory=1GiB");
         assert_eq!(of_fstab.source, "s3://b/p");
-        assert_eq!(of_fstab.mount_point, Path::new("/mnt"));
+        assert_eq!(of_fstab.mount_point.as_deref(), Some(Path::new("/mnt")));
         assert_eq!(of_fstab.options, ["rw,noauto,memory=1GiB"]);
         assert!(!of_fstab.dry_run && of_fstab.is_silent && of_fstab.last_counts);
         let all = mount("mount.flatout oss:// /mnt -sfnv -o ro -N /proc/1/ns/mnt -t fuse.flatout");

@@ -5,6 +5,7 @@ mod daemon;
 pub mod helper;
 mod notify;
 mod serve;
+mod supervise;
 
 use crate::args::Mount;
 use crate::commands::mount::command::MountCommand;
@@ -16,6 +17,15 @@ use crate::failure::Failure;
 
 /// Returns in the foreground when it is unmounted, else when it stands.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
+    if args.serves {
+        return supervise::serving::run(args, console);
+    }
+    if args.adopts {
+        return supervise::adopt(console);
+    }
+    if args.upgrade {
+        return supervise::upgrade(args, console);
+    }
     if args.reports {
         return in_background(args, console);
     }
@@ -32,7 +42,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     if command.foreground {
-        return serve::run(command, console, false);
+        return served(command, console, false);
     }
     stands(&daemon::start(console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
@@ -41,7 +51,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 /// The process in the background, which serves.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
-    let outcome = MountCommand::of(args).and_then(|command| serve::run(command, console, true));
+    let outcome = MountCommand::of(args).and_then(|command| served(command, console, true));
     // A failure after the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;
@@ -51,12 +61,20 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     })
 }
 
+fn served(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
+    match command.supervise {
+        true => supervise::run(command, console, in_background),
+        false => serve::run(command, console, in_background),
+    }
+}
+
 /// Reports that the mount stands.
 fn stands(mounted: &Mounted, is_silent: bool, console: &Console) -> Result<(), Failure> {
     if !is_silent {
         let log = mounted.log.as_ref().map(|log| format!(", log {log}")).unwrap_or_default();
+        let kept = mounted.supervisor_pid.map(|pid| format!(", supervised by {pid}")).unwrap_or_default();
         console.say(&format!(
-            "{} is mounted on {} (process {}{log})",
+            "{} is mounted on {} (process {}{kept}{log})",
             mounted.source, mounted.mount_point, mounted.pid
         ))?;
     }

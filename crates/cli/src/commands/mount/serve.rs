@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use flatout_engine::Client;
 use flatout_mount::MountHolder;
 use flatout_mounting::stats::MountStats;
-use flatout_mounting::{MountLog, MountSession, Shutdown, StatsFn, StatusEndpoints};
+use flatout_mounting::{MountLog, MountPlan, MountSession, Shutdown, StatsFn, StatusEndpoints};
 use flatout_tree::Tree;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -41,30 +41,16 @@ pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<Stri
 pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
     let endpoints = endpoints(command.metrics)?;
-    let client = Arc::new(client(&command, console)?);
-    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet()), hint::worded));
-    let outage_log = log.clone();
-    // Without a thread for it the log lacks outages, and nothing else.
-    let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
+    let (client, log) = client_and_log(&command, console)?;
     let (tree, note) = list_root(&command, &client, console)?;
     note.iter().for_each(|note| log.say(note));
-    if endpoints.socket().is_none() {
-        log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
-    }
+    say_unless_shown(&endpoints, &log);
     let MountCommand { plan, silent, log: log_file, stats: stats_file, .. } = command;
-    let mut said = Mounted {
-        source: plan.source.to_string(),
-        mount_point: plan.mount_point.display().to_string(),
-        pid: std::process::id(),
-        log: None,
-        socket: endpoints.socket().map(|path| path.display().to_string()),
-        metrics: endpoints.metrics_url(),
-        note,
-    };
+    let mut said = mounted(&plan, &endpoints, note);
     // From before there is a mount, so that no signal leaves one behind.
     let shutdown = Shutdown::default();
     unmount_on_signal(console, &shutdown, &log, &said.mount_point);
-    let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown)?;
+    let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown, None)?;
     let stats = session.stats();
     write_on_request(&stats, stats_file.clone(), &log);
 
@@ -93,8 +79,49 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     }
 }
 
+/// A client that reports its outages, and where.
+pub fn client_and_log(
+    command: &MountCommand,
+    console: &Console,
+) -> Result<(Arc<Client>, Arc<MountLog>), Failure> {
+    let client = Arc::new(client(command, console)?);
+    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet()), hint::worded));
+    let outage_log = log.clone();
+    // Without a thread for it the log lacks outages, and nothing else.
+    let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
+    Ok((client, log))
+}
+
+/// What is said of a mount of this process.
+pub fn mounted(plan: &MountPlan, endpoints: &StatusEndpoints, note: Option<String>) -> Mounted {
+    Mounted {
+        source: plan.source.to_string(),
+        mount_point: plan.mount_point.display().to_string(),
+        pid: std::process::id(),
+        supervisor_pid: None,
+        log: None,
+        socket: endpoints.socket().map(|path| path.display().to_string()),
+        metrics: endpoints.metrics_url(),
+        note,
+    }
+}
+
+pub fn say_unless_shown(endpoints: &StatusEndpoints, log: &MountLog) {
+    if endpoints.socket().is_none() {
+        log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
+    }
+}
+
+/// Of a mount that stands: a port that is taken meanwhile does not end it.
+pub fn endpoints_or_less(metrics: Option<SocketAddr>, log: &MountLog) -> Result<StatusEndpoints, Failure> {
+    endpoints(metrics).or_else(|failure| {
+        log.say(&failure.to_string());
+        endpoints(None)
+    })
+}
+
 /// Binds the endpoints before anything is mounted: a port may be taken.
-fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
+pub fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
     StatusEndpoints::bind(&flatout_ambient::runtime_folders(), metrics).map_err(|error| {
         let address = metrics.map(|address| address.to_string()).unwrap_or_default();
         let failure = Failure::local("mount", format!("--metrics {address}"), &error);
@@ -110,7 +137,7 @@ fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
 }
 
 /// Writes lines to standard error, unless `quiet`.
-fn on_terminal(quiet: bool) -> impl FnMut(&str) {
+pub fn on_terminal(quiet: bool) -> impl FnMut(&str) {
     move |line| {
         if !quiet {
             // A closed standard error has nowhere to be reported.
@@ -129,7 +156,7 @@ fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> 
 }
 
 /// Lists the root. A signal ends the wait for a silent origin, and the end of the program ends the request.
-fn list_root(
+pub fn list_root(
     command: &MountCommand,
     client: &Arc<Client>,
     console: &Console,
@@ -158,30 +185,40 @@ fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Fa
 
 /// Reports to the process that started this one, and lets go of its streams. `asked` is the file of `--log`.
 fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<(), Failure> {
-    let opened = match asked {
-        Some(path) => {
-            let refused = |error| {
-                Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
-            };
-            let path = std::path::absolute(path).map_err(refused)?;
-            let file = flatout_mounting::open_log(&path).map_err(refused)?;
-            Some((path, file))
-        }
-        None => {
-            // A service often has no home to write to; the folder of the sockets does then.
-            let state = flatout_ambient::log_folder().into_iter();
-            let beside = flatout_ambient::runtime_folders().into_iter();
-            let folders = state.chain(beside.filter(|folder| flatout_mounting::is_own_folder(folder)));
-            flatout_mounting::open_first_log(Path::new(&said.mount_point), folders)
-        }
-    };
-    match &opened {
-        Some((path, _)) => said.log = Some(path.display().to_string()),
-        None => log.say(
-            "mount: no log is kept: neither home nor any other folder for it can be written to: --log FILE names a place",
-        ),
+    let (path, file) = open_log(asked, Path::new(&said.mount_point), log)?.unzip();
+    said.log = path.map(|path: PathBuf| path.display().to_string());
+    let_go(said, file, log)
+}
+
+/// The log of a mount in the background: `asked`, or one of its own; none where no place can be written to.
+pub fn open_log(
+    asked: Option<&Path>,
+    mount_point: &Path,
+    log: &MountLog,
+) -> Result<Option<(PathBuf, fs::File)>, Failure> {
+    if let Some(path) = asked {
+        let refused = |error| {
+            Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
+        };
+        let path = std::path::absolute(path).map_err(refused)?;
+        let file = flatout_mounting::open_log(&path).map_err(refused)?;
+        return Ok(Some((path, file)));
     }
-    let file = opened.map(|(_, file)| file);
+    // A service often has no home to write to; the folder of the sockets does then.
+    let state = flatout_ambient::log_folder().into_iter();
+    let beside = flatout_ambient::runtime_folders().into_iter();
+    let folders = state.chain(beside.filter(|folder| flatout_mounting::is_own_folder(folder)));
+    let opened = flatout_mounting::open_first_log(mount_point, folders);
+    if opened.is_none() {
+        log.say(
+            "mount: no log is kept: neither home nor any other folder for it can be written to: --log FILE names a place",
+        );
+    }
+    Ok(opened)
+}
+
+/// Reports to the process that started this one, and lets go of its streams. `file` is the log from then on.
+pub fn let_go(said: &Mounted, file: Option<fs::File>, log: &MountLog) -> Result<(), Failure> {
     let refused = |error| Failure::local("mount", "standard streams", &error);
     let out = file.as_ref().map(fs::File::try_clone).transpose().map_err(refused)?;
     daemon::report(&BackgroundReport::Stands(said.clone()));
@@ -193,7 +230,7 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<()
 }
 
 /// Writes the statistics at each SIGUSR1, to the file of `--stats`, else to the log.
-fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>) {
+pub fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>) {
     let (stats, log) = (stats.clone(), log.clone());
     // Without the thread a SIGUSR1 keeps its default.
     let Ok(mut signals) = Signals::new([SIGUSR1]) else { return };
@@ -207,14 +244,14 @@ fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>)
     });
 }
 
-fn write(path: &Path, stats: &MountStats, log: &MountLog) {
+pub fn write(path: &Path, stats: &MountStats, log: &MountLog) {
     if let Err(error) = fs::write(path, stats.json()) {
         log.say(&format!("stats: {}: {}", path.display(), flatout_engine::plain(&error)));
     }
 }
 
 /// The first signal unmounts unless somebody still uses it, the second takes it out of sight all the same.
-fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>, place: &str) {
+pub fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>, place: &str) {
     let (shutdown, log, place) = (shutdown.clone(), log.clone(), place.to_owned());
     console.interrupt.handle(move |count| {
         let lazy = count > 1;

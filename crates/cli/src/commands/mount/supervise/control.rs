@@ -1,0 +1,136 @@
+//! `flatout mount --upgrade`: the socket where a supervisor is told of another program, and the command that
+//! tells it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use flatout_mount::ExistingMount;
+use serde::{Deserialize, Serialize};
+
+use super::messages;
+use crate::args::Mount;
+use crate::commands::mount::stands;
+use crate::console::Console;
+use crate::events::Mounted;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Longer than a supervisor takes to wait for files that are being written.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a supervisor is asked to do.
+pub struct UpgradeRequest {
+    pub program: PathBuf,
+    pub answer: Box<dyn FnOnce(Result<Mounted, Failure>) + Send>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Upgrade {
+    program: PathBuf,
+}
+
+/// Listens until it is dropped, which removes the socket.
+pub struct ControlSocket(PathBuf);
+
+impl ControlSocket {
+    /// In the first of these folders where a socket can be made, which only this user can write to.
+    pub fn listen(
+        folders: &[PathBuf],
+        each: impl Fn(UpgradeRequest) + Send + 'static,
+    ) -> Option<ControlSocket> {
+        let (listener, path) = folders.iter().find_map(|folder| bind(folder))?;
+        let socket = ControlSocket(path);
+        let hear = move || {
+            for stream in listener.incoming().flatten() {
+                if is_own_or_root(&stream)
+                    && let Ok(Some(Upgrade { program })) = messages::receive(&stream)
+                {
+                    let answer = Box::new(move |answer| {
+                        // Whoever asked may be gone.
+                        let _ = messages::send(&stream, &answer);
+                    });
+                    each(UpgradeRequest { program, answer });
+                }
+            }
+        };
+        thread::Builder::new().name("control".into()).spawn(hear).ok()?;
+        Some(socket)
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
+    if !flatout_mounting::is_own_folder(folder) {
+        return None;
+    }
+    remove_dead(folder);
+    let path = folder.join(name(std::process::id()));
+    let listener = UnixListener::bind(&path).ok()?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).ok()?;
+    Some((listener, path))
+}
+
+fn name(supervisor: u32) -> String {
+    format!("supervisor-{supervisor}.sock")
+}
+
+/// Supervisors that were killed have left theirs.
+fn remove_dead(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("supervisor-") && name.ends_with(".sock")
+    };
+    for path in entries.filter(is_ours) {
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn is_own_or_root(stream: &UnixStream) -> bool {
+    let peer = rustix::net::sockopt::socket_peercred(stream).map(|peer| peer.uid);
+    peer.is_ok_and(|uid| uid.is_root() || uid == rustix::process::geteuid())
+}
+
+/// `flatout mount --upgrade MOUNT_POINT`: this program goes on with a mount that stands.
+///
+/// # Errors
+/// The mount is not supervised, or something would be lost.
+pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
+    let place = Path::new(&args.source);
+    let standing = ExistingMount::at(place)?;
+    let folders = flatout_ambient::runtime_folders();
+    let running = flatout_mounting::running_mounts(&folders);
+    let running = running.into_iter().find(|running| running.serves(&standing));
+    let supervisor = running.as_ref().and_then(|running| running.stats.supervisor_pid);
+    let Some((running, supervisor)) = running.zip(supervisor) else {
+        return Err(Failure::usage(format!(
+            "mount --upgrade: {}: it is not supervised",
+            standing.path().display()
+        ))
+        .with_hint("unmount it, and mount it again with --supervise"));
+    };
+    let refused = |error: io::Error| {
+        Failure::local("mount --upgrade", format!("the supervisor, process {supervisor}"), &error)
+    };
+    let stream = UnixStream::connect(running.socket.with_file_name(name(supervisor))).map_err(refused)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
+    let program = std::env::current_exe().map_err(refused)?;
+    messages::send(&stream, &Upgrade { program }).map_err(refused)?;
+    match messages::receive::<Result<Mounted, Failure>>(&stream).map_err(refused)? {
+        Some(Ok(mounted)) => stands(&mounted, false, console).map(|()| Exit::Clean),
+        Some(Err(failure)) => Err(failure),
+        None => Err(Failure::internal("mount --upgrade: the supervisor died")),
+    }
+}

@@ -1,0 +1,78 @@
+//! What the supervisor and the process that serves tell each other, over the socket that the latter was
+//! started with as its standard input.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::events::Mounted;
+use crate::failure::Failure;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToDaemon {
+    /// The first message.
+    Begin {
+        supervisor: u32,
+        /// Another process has served the mount.
+        takes_over: bool,
+    },
+    /// The mount comes next.
+    Serve,
+    /// It is known to stand. In the background the process lets go of its streams.
+    Stands { in_background: bool, log: Option<PathBuf> },
+    /// Another process is to go on: end, unless something would be lost.
+    HandOver,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToSupervisor {
+    /// It could serve the mount.
+    Ready,
+    Failed(Failure),
+    Serves(Mounted),
+    /// Something would be lost if it ended.
+    Stays(Failure),
+    /// The mount has ended.
+    Ended(Option<Failure>),
+}
+
+/// What a process that serves tells a new supervisor. The mount comes next.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Adoption {
+    pub pid: u32,
+    pub log: Option<PathBuf>,
+    /// Where the command line was typed.
+    pub folder: PathBuf,
+}
+
+/// # Errors
+/// The other side is gone.
+pub fn send(socket: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    flatout_mount::send(socket, &serde_json::to_vec(message)?, &[])
+}
+
+/// Waits for the next message; `None` once the other side is gone.
+///
+/// # Errors
+/// It is of another version.
+pub fn receive<M: DeserializeOwned>(socket: &UnixStream) -> io::Result<Option<M>> {
+    match flatout_mount::receive(socket)? {
+        Some((bytes, _)) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// The socket that this process was started with. No other program that it starts inherits it.
+///
+/// # Errors
+/// It was started without one.
+pub fn of_stdin() -> io::Result<UnixStream> {
+    let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    socket.peer_addr()?;
+    rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
+    Ok(socket)
+}

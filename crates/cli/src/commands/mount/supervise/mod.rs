@@ -1,0 +1,332 @@
+//! `flatout mount --supervise`: a small process keeps the mount while another one serves it, and starts a new
+//! one where that dies (docs/life-of-a-takeover.md).
+
+mod control;
+mod launch;
+mod messages;
+pub mod serving;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flatout_mount::LastingMount;
+use flatout_mounting::MountLog;
+
+pub use self::control::upgrade;
+use self::control::{ControlSocket, UpgradeRequest};
+use self::launch::{Daemon, Launcher};
+use self::messages::{Adoption, ToDaemon, ToSupervisor};
+use crate::commands::mount::command::MountCommand;
+use crate::commands::mount::{daemon, notify, serve, stands};
+use crate::console::Console;
+use crate::events::Mounted;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::hint;
+
+/// A process that served for less than this has died of something that it met at once.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// After so many short lives in a row the mount is given up.
+const SHORT_LIVES_MOST: u32 = 10;
+/// The longest pause between two of them.
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+
+/// What happens while a mount is supervised.
+enum Event {
+    /// A message of this process.
+    Says(u32, ToSupervisor),
+    /// That process is gone.
+    Gone(u32),
+    Upgrade(UpgradeRequest),
+}
+
+/// Mounts, and supervises until it is unmounted. `in_background`: a parent process waits until the mount
+/// stands.
+///
+/// # Errors
+/// The origin's refusal of the root, the kernel's of the mount, or a mount that nobody could serve any more.
+pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
+    let _armed = console.interrupt.arm();
+    let mut supervisor = Supervisor::new(Launcher::of_this_process()?, console, in_background)?;
+    let place = command.plan.mount_point.clone();
+    let begun = supervisor.launcher.start(supervisor.own_pid(), false, &supervisor.serving);
+    let mut daemon = begun?;
+    daemon.until_ready()?;
+    let mount = flatout_mounting::lasting_mount(&command.plan)?;
+    let given = daemon.serve(&mount);
+    let mut said = given.inspect_err(|_| drop(mount.unmount(true)))?;
+    said.supervisor_pid = Some(std::process::id());
+    let standing = if in_background { supervisor.open_log(command.log.as_deref(), &place)? } else { None };
+    said.log = supervisor.log_path.as_ref().map(|path| path.display().to_string());
+    daemon.stands(in_background, supervisor.log_path.clone());
+    if in_background {
+        supervisor.let_go(&said, standing)?;
+    } else {
+        console.outlast_reader();
+        stands(&said, command.silent, console)?;
+    }
+    notify::send("READY=1");
+    supervisor.watch(&mut daemon);
+    let ended = supervisor.supervise(daemon, mount);
+    notify::send("STOPPING=1");
+    ended
+}
+
+/// Goes on for a supervisor that died: the process that serves has started this one, and tells it what there
+/// is.
+///
+/// # Errors
+/// A mount that nobody could serve any more.
+pub fn adopt(console: &Console) -> Result<Exit, Failure> {
+    daemon::leave_session();
+    let _armed = console.interrupt.arm();
+    let refused = |error: &std::io::Error| Failure::local("mount", "the process that serves", error);
+    let socket = messages::of_stdin().map_err(|error| refused(&error))?;
+    let told = messages::receive::<Adoption>(&socket).map_err(|error| refused(&error))?;
+    let Some(Adoption { pid, log, folder }) = told else {
+        return Err(Failure::internal("mount: the process that serves is gone"));
+    };
+    let mount = LastingMount::receive(&socket).map_err(|error| refused(&error))?;
+    let mut launcher = Launcher::of_this_process()?;
+    launcher.folder = folder;
+    let mut supervisor = Supervisor::new(launcher, console, true)?;
+    if let Some(path) = log {
+        let file = flatout_mounting::open_log(&path).ok();
+        supervisor.log_path = Some(path);
+        daemon::let_go(file.as_ref()).map_err(|error| refused(&error))?;
+        if let Some(file) = file {
+            supervisor.log.turn_to(file);
+        }
+    } else {
+        daemon::let_go(None).map_err(|error| refused(&error))?;
+    }
+    supervisor.serving.store(pid, Ordering::SeqCst);
+    let mut daemon = Daemon::adopted(socket, pid);
+    supervisor.watch(&mut daemon);
+    supervisor.supervise(daemon, mount)
+}
+
+struct Supervisor {
+    launcher: Launcher,
+    in_background: bool,
+    log: Arc<MountLog>,
+    log_path: Option<PathBuf>,
+    /// The process that serves, for signals; 0 while there is none.
+    serving: Arc<AtomicU32>,
+    /// A signal wants the mount to end.
+    is_to_end: Arc<AtomicBool>,
+    sender: mpsc::Sender<Event>,
+    events: mpsc::Receiver<Event>,
+    _control: Option<ControlSocket>,
+}
+
+impl Supervisor {
+    fn new(launcher: Launcher, console: &Console, in_background: bool) -> Result<Supervisor, Failure> {
+        let (sender, events) = mpsc::channel();
+        let log = Arc::new(MountLog::new(serve::on_terminal(console.is_quiet()), hint::worded));
+        let (serving, is_to_end) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (told, wanted) = (serving.clone(), is_to_end.clone());
+        console.interrupt.handle(move |_| {
+            wanted.store(true, Ordering::SeqCst);
+            launch::signal(told.load(Ordering::SeqCst), rustix::process::Signal::TERM);
+        });
+        launch::pass_usr1_on(serving.clone());
+        let asked = sender.clone();
+        let control = ControlSocket::listen(&flatout_ambient::runtime_folders(), move |request| {
+            // Nobody hears it any more where the mount has ended.
+            let _ = asked.send(Event::Upgrade(request));
+        });
+        let log_path = None;
+        Ok(Supervisor {
+            launcher,
+            in_background,
+            log,
+            log_path,
+            serving,
+            is_to_end,
+            sender,
+            events,
+            _control: control,
+        })
+    }
+
+    fn own_pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn open_log(&mut self, asked: Option<&Path>, mount_point: &Path) -> Result<Option<File>, Failure> {
+        let opened = serve::open_log(asked, mount_point, &self.log)?;
+        let (path, file) = opened.unzip();
+        self.log_path = path;
+        Ok(file)
+    }
+
+    /// Reports to the process that started this one, and lets go of its streams.
+    fn let_go(&self, said: &Mounted, file: Option<File>) -> Result<(), Failure> {
+        serve::let_go(said, file, &self.log)
+    }
+
+    /// Hears what the process says from now on.
+    fn watch(&self, daemon: &mut Daemon) {
+        let (pid, sender) = (daemon.pid, self.sender.clone());
+        let Ok(socket) = daemon.socket.try_clone() else { return };
+        let hear = move || {
+            while let Ok(Some(message)) = messages::receive::<ToSupervisor>(&socket) {
+                if sender.send(Event::Says(pid, message)).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send(Event::Gone(pid));
+        };
+        daemon.is_heard = thread::Builder::new().name("hears".into()).spawn(hear).is_ok();
+    }
+
+    /// Until it is unmounted.
+    fn supervise(&mut self, mut daemon: Daemon, mount: LastingMount) -> Result<Exit, Failure> {
+        let (mut since, mut short_lives) = (Instant::now(), 0);
+        loop {
+            let event = self.events.recv().expect("this process has a sender itself");
+            match event {
+                Event::Says(pid, ToSupervisor::Ended(failure)) if pid == daemon.pid => {
+                    daemon.wait();
+                    return failure.map_or(Ok(Exit::Clean), Err);
+                }
+                Event::Gone(pid) if pid == daemon.pid => {
+                    self.serving.store(0, Ordering::SeqCst);
+                    let how = daemon.wait();
+                    short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
+                    if !self.is_to_be_served(&mount) {
+                        return Ok(Exit::Clean);
+                    }
+                    self.log.say(&format!("mount: the process that served it died ({how}): another goes on"));
+                    daemon = match self.start_again(&mount, &mut short_lives) {
+                        Ok(Some(next)) => next,
+                        Ok(None) => return Ok(Exit::Clean),
+                        Err(failure) => {
+                            mount.abort();
+                            return Err(self.given_up(failure));
+                        }
+                    };
+                    since = Instant::now();
+                }
+                Event::Upgrade(request) => {
+                    let upgraded = self.upgrade(&mut daemon, &mount, &request.program);
+                    let leaves = upgraded.is_ok() && self.in_background;
+                    (request.answer)(upgraded);
+                    if leaves {
+                        // The new program starts a supervisor of its own.
+                        return Ok(Exit::Clean);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether somebody can use the mount, and nobody wants it to end.
+    fn is_to_be_served(&self, mount: &LastingMount) -> bool {
+        let is_ended = self.is_to_end.load(Ordering::SeqCst) && mount.unmount(false).is_ok();
+        mount.is_connected() && !is_ended
+    }
+
+    /// Another process that goes on; `None` where the mount has ended meanwhile.
+    fn start_again(&self, mount: &LastingMount, short_lives: &mut u32) -> Result<Option<Daemon>, Failure> {
+        loop {
+            if !self.is_to_be_served(mount) {
+                return Ok(None);
+            }
+            if *short_lives > 0 {
+                thread::sleep(PAUSE_MOST.min(Duration::from_millis(20 << (*short_lives).min(6))));
+            }
+            match self.take_over(&self.launcher, mount) {
+                Ok(daemon) => return Ok(Some(daemon)),
+                Err(failure) if *short_lives >= SHORT_LIVES_MOST => return Err(failure),
+                Err(failure) => {
+                    *short_lives += 1;
+                    self.log.say(&format!("mount: it could not go on: {failure}"));
+                }
+            }
+        }
+    }
+
+    fn take_over(&self, launcher: &Launcher, mount: &LastingMount) -> Result<Daemon, Failure> {
+        let mut daemon = launcher.start(self.own_pid(), true, &self.serving)?;
+        daemon.until_ready()?;
+        self.hand_to(&mut daemon, mount)?;
+        Ok(daemon)
+    }
+
+    fn hand_to(&self, daemon: &mut Daemon, mount: &LastingMount) -> Result<(), Failure> {
+        daemon.serve(mount)?;
+        daemon.stands(self.in_background, self.log_path.clone());
+        self.watch(daemon);
+        Ok(())
+    }
+
+    fn given_up(&self, failure: Failure) -> Failure {
+        self.log.say(&format!("mount: it is given up, and its users get errors: {failure}"));
+        failure
+    }
+
+    /// Has another program go on. Where that cannot, the one before does.
+    fn upgrade(
+        &mut self,
+        daemon: &mut Daemon,
+        mount: &LastingMount,
+        program: &Path,
+    ) -> Result<Mounted, Failure> {
+        if !mount.resends() {
+            return Err(Failure::usage(
+                "mount --upgrade: this kernel cannot hand requests to another process",
+            )
+            .with_hint("Linux 6.9 is needed; unmount it, and mount it again with the new program"));
+        }
+        let mut launcher = self.launcher.clone();
+        launcher.program = program.to_owned();
+        // Before anything is given up: it may not even start.
+        let mut next = launcher.start(self.own_pid(), true, &AtomicU32::new(0))?;
+        next.until_ready()?;
+        self.until_handed_over(daemon)?;
+        daemon.wait();
+        self.serving.store(next.pid, Ordering::SeqCst);
+        match next.serve(mount) {
+            Ok(mut said) => {
+                next.stands(self.in_background, self.log_path.clone());
+                self.watch(&mut next);
+                self.launcher = launcher;
+                *daemon = next;
+                said.supervisor_pid = Some(std::process::id());
+                self.log.say(&format!("mount: {} goes on (process {})", program.display(), said.pid));
+                Ok(said)
+            }
+            Err(failure) => {
+                *daemon = self.take_over(&self.launcher, mount)?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Has the process end without a word to the kernel.
+    fn until_handed_over(&self, daemon: &Daemon) -> Result<(), Failure> {
+        daemon.tell(&ToDaemon::HandOver);
+        loop {
+            match self.events.recv().expect("this process has a sender itself") {
+                Event::Says(pid, ToSupervisor::Stays(failure)) if pid == daemon.pid => return Err(failure),
+                Event::Says(pid, ToSupervisor::Ended(failure)) if pid == daemon.pid => {
+                    let _ = self.sender.send(Event::Says(pid, ToSupervisor::Ended(failure)));
+                    return Err(Failure::usage("mount --upgrade: it was unmounted meanwhile"));
+                }
+                // Also where it died: it is to be gone.
+                Event::Gone(pid) if pid == daemon.pid => return Ok(()),
+                Event::Upgrade(other) => {
+                    (other.answer)(Err(Failure::usage("mount --upgrade: another upgrade is under way")));
+                }
+                _ => {}
+            }
+        }
+    }
+}
