@@ -74,8 +74,11 @@ fn wait_for(
     lazy: bool,
 ) -> Result<Vec<MountHolder>, Failure> {
     let RunningMount { socket, stats } = running;
-    // Its socket goes with the process, and so does its number.
-    let is_there = || is_alive(stats.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
+    // Its socket goes with the process, and so does its number. A supervisor goes last.
+    let is_there = || {
+        let serves = is_alive(stats.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
+        serves || stats.supervisor_pid.is_some_and(is_alive)
+    };
     let (start, mut next_look) = (Instant::now(), if lazy { Duration::ZERO } else { FIRST_LOOK });
     while is_there() {
         if start.elapsed() >= next_look {

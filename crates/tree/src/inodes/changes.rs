@@ -32,8 +32,7 @@ impl InodeTable {
         if self.written.remove(&ino).is_none() {
             return;
         }
-        self.kept.writer_gone(ino);
-        let Some(inode) = self.get(ino) else { return };
+        let Some(inode) = self.get(ino) else { return self.kept.writer_gone(ino) };
         let (parent, name, is_replaced) = (inode.parent, inode.name.clone(), inode.is_replaced());
         if !is_replaced {
             self.remove_local(parent, &name);
@@ -42,6 +41,8 @@ impl InodeTable {
             self.set_state(ino, VersionState::Replaced);
             self.distrust(parent, &name, now_ms);
         }
+        // Last: until then another process sees a writer whose bytes are lost.
+        self.kept.writer_gone(ino);
         self.unpin(ino, now_ms);
     }
 

@@ -11,6 +11,7 @@ mod options;
 mod refused;
 mod semantics;
 mod services;
+mod takeovers;
 mod versions;
 mod writers;
 mod writes;
@@ -308,14 +309,20 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 fn pids(folder: &Path) -> Vec<u32> {
+    pids_of(folder, "mount-")
+}
+
+/// Of processes with sockets of this kind.
+fn pids_of(folder: &Path, kind: &str) -> Vec<u32> {
     let entries = fs::read_dir(folder.join("run/flatout")).into_iter().flatten();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter_map(|name| name.strip_prefix("mount-")?.strip_suffix(".sock")?.parse().ok()).collect()
+    names.filter_map(|name| name.strip_prefix(kind)?.strip_suffix(".sock")?.parse().ok()).collect()
 }
 
 /// By force, in the order that leaves nobody waiting.
 fn end_all(folder: &Path) {
-    for pid in pids(folder) {
+    // A supervisor would start another.
+    for pid in [pids_of(folder, "supervisor-"), pids(folder)].concat() {
         // One that has ended already.
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
     }

@@ -94,18 +94,16 @@ pub fn adopt(console: &Console) -> Result<Exit, Failure> {
     let mut launcher = Launcher::of_this_process()?;
     launcher.folder = folder;
     let mut supervisor = Supervisor::new(launcher, console, true)?;
-    if let Some(path) = log {
-        let file = flatout_mounting::open_log(&path).ok();
-        supervisor.log_path = Some(path);
-        daemon::let_go(file.as_ref()).map_err(|error| refused(&error))?;
-        if let Some(file) = file {
-            supervisor.log.turn_to(file);
-        }
-    } else {
-        daemon::let_go(None).map_err(|error| refused(&error))?;
+    // The one before may have been in the foreground.
+    let file = supervisor.open_log(log.as_deref(), mount.point().unwrap_or(Path::new("mount")))?;
+    daemon::let_go(file.as_ref()).map_err(|error| refused(&error))?;
+    if let Some(file) = file {
+        supervisor.log.turn_to(file);
     }
     supervisor.serving.store(pid, Ordering::SeqCst);
     let mut daemon = Daemon::adopted(socket, pid);
+    // The supervisor before may have died before it said so.
+    daemon.stands(true, supervisor.log_path.clone());
     supervisor.watch(&mut daemon);
     supervisor.supervise(daemon, mount)
 }
