@@ -195,15 +195,14 @@ pub(crate) fn serve_lasting<F: Files>(
     let unanswered = (!resends).then_some(table as Arc<dyn SharedTable>);
     let connection = FuseConnection::of(Device::new(device), unanswered);
     let unmounter = Unmounter::of(identity, &connection);
-    if takes_over && !resends {
-        connection.fail_unanswered();
+    match (takes_over, resends) {
+        (false, _) => {}
+        // Before the first is read: what this process has read is sent again, too.
+        (true, true) => drop(connection.device.notify(abi::notify::RESEND, &[])),
+        (true, false) => connection.fail_unanswered(),
     }
-    let session = serve(connection, files, observer, options, &unmounter, (parameters, knows_pids))
-        .map_err(|error| error.during("mount", options.mount_point.display()))?;
-    if takes_over && resends {
-        session.connection.device.notify(abi::notify::RESEND, &[]);
-    }
-    Ok(session)
+    serve(connection, files, observer, options, &unmounter, (parameters, knows_pids))
+        .map_err(|error| error.during("mount", options.mount_point.display()))
 }
 
 impl Drop for UnservedMount {
@@ -500,7 +499,9 @@ pub struct SessionWatch {
 
 /// Answers the request of these bytes.
 #[derive(Clone)]
-struct ServeOne(Arc<dyn Fn(&[u8]) + Send + Sync>);
+struct ServeOne(Arc<ServeFn>);
+
+type ServeFn = dyn Fn(&[u8]) + Send + Sync;
 
 impl std::fmt::Debug for ServeOne {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

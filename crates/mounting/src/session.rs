@@ -152,7 +152,8 @@ pub struct MountSession {
 }
 
 impl MountSession {
-    /// Mounts the folder and serves it, or serves the mount that is `standing`; the kernel's first request has been answered when this returns.
+    /// Mounts the folder and serves it, or serves the mount that is `standing`; the kernel's first request
+    /// has been answered when this returns.
     ///
     /// # Errors
     /// The kernel's refusal of the mount.

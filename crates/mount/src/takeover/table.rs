@@ -5,9 +5,9 @@
 //! start ─▶ length │ kind │ id │ value     one row after the other; the last of a key counts
 //! ```
 //!
-//! Rows are only ever added. Where most of them do not count any more, those that do are written once more
-//! behind the others, `start` moves there, and what lies before is given back to the system. So a process that
-//! is killed at any moment leaves the table as it was before the row, or after it.
+//! Rows are only ever added. Where most of them do not count any more, those that do are written once
+//! more behind the others, `start` moves there, and what lies before is given back to the system. So a
+//! process that is killed at any moment leaves the table as it was before the row, or after it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -146,13 +146,9 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Hands each row on: where it is, its key, its value or that it was removed. Returns where the last whole
-    /// one ends.
-    fn scan(
-        &self,
-        state: &State,
-        each: &mut dyn FnMut(u64, u8, u64, Option<&[u8]>) -> io::Result<()>,
-    ) -> io::Result<u64> {
+    /// Hands each row on: where it is, its key, its value or that it was removed. Returns where the last
+    /// whole one ends.
+    fn scan(&self, state: &State, each: &mut EachRow<'_>) -> io::Result<u64> {
         let from = ReadFrom { file: &self.file, at: state.start, end: state.end };
         let mut reader = BufReader::with_capacity(SMALL as usize, from);
         let (mut at, mut head, mut value) = (state.start, [0; HEAD], Vec::new());
@@ -173,6 +169,9 @@ impl SharedMemory {
         Ok(at)
     }
 }
+
+/// Where it is, its kind and id, its value; none of one that removes its key.
+type EachRow<'a> = dyn FnMut(u64, u8, u64, Option<&[u8]>) -> io::Result<()> + 'a;
 
 struct ReadFrom<'a> {
     file: &'a File,

@@ -3,6 +3,7 @@
 
 mod ends;
 mod held;
+mod lasting;
 mod model;
 mod mounts;
 mod operations;

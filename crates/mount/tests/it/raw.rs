@@ -64,11 +64,17 @@ pub struct Answer {
 impl Kernel {
     /// Before its INIT.
     pub fn new() -> (Kernel, UnservedMount) {
+        let (kernel, device) = Kernel::with_device();
+        let options = Options { threads: 2, ..Options::new("model", "/nowhere") };
+        (kernel, UnservedMount::of_descriptor(device, options))
+    }
+
+    /// With what a session takes for `/dev/fuse`.
+    pub fn with_device() -> (Kernel, OwnedFd) {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let options = Options { threads: 2, ..Options::new("model", "/nowhere") };
-        (Kernel { socket: ours, next: 2, pid: 0 }, UnservedMount::of_descriptor(theirs, options))
+        (Kernel { socket: ours, next: 2, pid: 0 }, theirs)
     }
 
     /// The answer to this INIT, and what became of the session.
@@ -93,6 +99,11 @@ impl Kernel {
         self.next += 2;
         self.send_bytes(&request(opcode, unique, node, self.pid, body));
         unique
+    }
+
+    /// Sends a request that was not answered once more.
+    pub fn send_again(&self, opcode: u32, unique: u64, node: u64, body: &[u8]) {
+        self.send_bytes(&request(opcode, unique | 1 << 63, node, self.pid, body));
     }
 
     pub fn send_bytes(&self, bytes: &[u8]) {
@@ -120,9 +131,10 @@ impl Kernel {
         let word = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
         assert_eq!(word(0) as usize, bytes, "it says its length");
         let error = word(4) as i32;
-        assert!((-511..=0).contains(&error), "{error}");
-        assert!(error == 0 || bytes == 16, "an error has no body");
         let unique = u64::from_ne_bytes(buffer[8..16].try_into().unwrap());
+        // A notification has its code there.
+        assert!((-511..=0).contains(&error) || unique == 0, "{error}");
+        assert!(error == 0 || bytes == 16, "an error has no body");
         Some(Answer { unique, error, body: buffer.split_off(16) })
     }
 
