@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use flatout_engine::Client;
 use flatout_mount::MountHolder;
 use flatout_mounting::stats::MountStats;
-use flatout_mounting::{MountLog, MountSession, Shutdown, StatsFn, StatusEndpoints};
+use flatout_mounting::{MountLog, MountPlan, MountSession, Shutdown, StatsFn, StatusEndpoints};
 use flatout_tree::Tree;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -30,7 +30,7 @@ use crate::{hint, origin};
 /// The origin's refusal, or a signal.
 pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<String>, Failure> {
     let client = Arc::new(client(command, console)?);
-    list_root(command, &client, console).map(|(_, note)| note)
+    list_root(command, &client, console, |_, _| {}).map(|(_, note)| note)
 }
 
 /// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages
@@ -46,7 +46,9 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let outage_log = log.clone();
     // Without a thread for it the log lacks outages, and nothing else.
     let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
-    let (tree, note) = list_root(&command, &client, console)?;
+    let its_log = log.clone();
+    let end_renames = move |client: &_, plan: &_| flatout_mounting::end_renames(client, plan, &its_log);
+    let (tree, note) = list_root(&command, &client, console, end_renames)?;
     note.iter().for_each(|note| log.say(note));
     if endpoints.socket().is_none() {
         log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
@@ -128,11 +130,13 @@ fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> 
     Ok(client)
 }
 
-/// Lists the root. A signal ends the wait for a silent origin, and the end of the program ends the request.
+/// Lists the root, after what is to be done `first`. A signal ends the wait for a silent origin, and the end
+/// of the program ends the request.
 fn list_root(
     command: &MountCommand,
     client: &Arc<Client>,
     console: &Console,
+    first: impl FnOnce(&Arc<Client>, &MountPlan) + Send + 'static,
 ) -> Result<(Tree, Option<String>), Failure> {
     let (client, plan) = (client.clone(), command.plan.clone());
     let (listed, outcome) = mpsc::channel();
@@ -143,6 +147,7 @@ fn list_root(
         let _ = interrupted.send(Err(Failure::interrupted("mount: interrupted")));
     });
     let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
+        first(&client, &plan);
         // Nobody waits any more where a signal was faster.
         let _ = listed.send(flatout_mounting::list_root(&client, &plan).map_err(Failure::from));
     });
