@@ -2,9 +2,10 @@
 //! end.
 //!
 //! A face (the command line, a CSI driver) reads arguments, environment and keys, makes a client and a
-//! [`MountPlan`], and decides where lines go. [`list_root`] asks the origin for the root,
-//! [`MountSession::start`] mounts the folder and serves it, [`Shutdown`] ends it from another thread. This
-//! crate does not write to a terminal, read argv or the environment, or end the process.
+//! [`MountPlan`], and decides where lines go. [`end_renames`] ends what a killed mount has left,
+//! [`list_root`] asks the origin for the root, [`MountSession::start`] mounts the folder and serves it,
+//! [`Shutdown`] ends it from another thread. This crate does not write to a terminal, read argv or the
+//! environment, or end the process.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod options;
 mod ossfs;
 mod plan;
 mod prometheus;
+mod renames;
 mod running;
 mod session;
 mod stalls;
@@ -29,6 +31,7 @@ pub use limited::{Limited, says};
 pub use log::{MountLog, open_first_log, open_log};
 pub use options::{MountOptions, OptionError};
 pub use plan::{MountPlan, MountSource};
+pub use renames::end_renames;
 pub use running::{RunningMount, running_mounts, stats_of};
 pub use session::{
     Handover, MountSession, NotNow, Shutdown, StandingMount, lasting_mount, list_root, take_over,

@@ -8,7 +8,7 @@ use crate::foreign::{ForeignOption, row};
 pub const STORED: &str = "objects are stored as their bucket says: leave it out";
 pub const SENT: &str =
     "how parts are sent follows the link: leave it out, or write part-size=SIZE, parallel=N";
-const RENAMES: &str = "mv copies what is not renamed: write rename-limit=N to rename folders of N objects";
+const RENAMES: &str = "write rename-limit=0: then mv copies folders file by file";
 const APPENDABLE: &str = "new objects are no appendable ones: leave it out";
 const STAGING: &str = "files are written from their start to their end: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";

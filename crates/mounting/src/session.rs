@@ -11,11 +11,12 @@ use flatout_mount::{
     Granted, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter,
 };
 use flatout_settings::Settings;
-use flatout_tree::{Config, Tree, TreeRoot, UploadNotes};
+use flatout_tree::{Config, RenameJournal, Tree, TreeRoot, UploadNotes};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
 use crate::plan::MountPlan;
+use crate::renames::RenameRecords;
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
 use crate::unfinished::{self, Unfinished};
@@ -99,6 +100,11 @@ fn upload_notes(plan: &MountPlan) -> Option<Arc<dyn UploadNotes>> {
     Some(Arc::new(Unfinished::begin(folder, (&source, &origin))?))
 }
 
+fn rename_journal(plan: &MountPlan) -> Option<Arc<dyn RenameJournal>> {
+    let (folder, (source, origin)) = (plan.state_folder.as_deref()?, plan.identity());
+    Some(Arc::new(RenameRecords::new(folder, (&source, &origin))))
+}
+
 /// Beside the mount: an origin that is slow must not keep it from being served.
 fn clear_unfinished(plan: &MountPlan, client: &Arc<Client>, log: &Arc<MountLog>) {
     let Some(folder) = plan.state_folder.clone().filter(|_| !plan.settings.mount.read_only) else { return };
@@ -129,6 +135,7 @@ fn config(plan: &MountPlan) -> Config {
         ignore_attributes: mount.attributes == "ignore",
         folder_markers: mount.folder_markers,
         rename_most: mount.rename_limit,
+        rename_journal: rename_journal(plan),
         buffers_bytes: plan.settings.memory_bytes / SHARE_OF_BUFFERS,
         upload_notes: upload_notes(plan),
     }

@@ -74,7 +74,8 @@ fn one_word(id: &str) -> &str {
     if id.contains(['\t', '\n']) { "?" } else { id }
 }
 
-fn name(source: &str, origin: &str) -> String {
+/// Of the files of a source, the same in every run.
+pub(crate) fn name(source: &str, origin: &str) -> String {
     let both = format!("{source}\n{origin}");
     // FNV-1a: the same in every run.
     let hash = both.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -270,7 +270,7 @@ knobs! {
             "Make an object NAME/ for each folder that is made, so that others see it while it is empty";
 
         /// Objects of a folder.
-        rename_limit: u64 = "rename-limit", Count { min: 0, max: 10_000_000 }, "0",
+        rename_limit: u64 = "rename-limit", Count { min: 0, max: 10_000_000 }, "10000",
             "Rename a folder of up to so many objects, each of which is copied and deleted; mv(1) moves a larger \
              one file by file";
 

@@ -1,7 +1,7 @@
 //! Names that this mount changes: files removed, folders made and removed, either renamed, attributes set.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flatout_engine::{Entry, Error, ErrorKind, setting, setting_to, text};
 use flatout_wire::location::Location;
@@ -10,6 +10,7 @@ use flatout_wire::object_options::Condition;
 use crate::attributes::{AttributeChanges, FileKind, Node, TimeChange};
 use crate::fact::{Fact, NameStatus};
 use crate::folder_location::{FolderLocation, unlisted};
+use crate::folder_rename::{FolderRename, RenameRecord, rename};
 use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
@@ -18,8 +19,6 @@ use crate::writers::Writers;
 
 /// Entries of a page that tells whether a folder is empty: its marker, and one more.
 const ENTRIES_TO_TELL: u32 = 2;
-/// Objects of a folder that are copied or deleted at once.
-const AT_ONCE: usize = 16;
 /// Times that differ by no more are one: origins tell whole seconds.
 const TIMES_APART_S: i64 = 2;
 
@@ -139,7 +138,12 @@ impl<S: ObjectStore> Changes<S> {
             // A bucket.
             return Err(FsError::of(libc::ENOTEMPTY));
         }
-        let mut pages = self.names.store.list(&folder, Some(ENTRIES_TO_TELL))?;
+        self.look_for_objects(&folder)
+    }
+
+    /// As [`Changes::check_empty`], by the origin alone.
+    fn look_for_objects(&self, folder: &Location) -> Result<Option<Location>, FsError> {
+        let mut pages = self.names.store.list(folder, Some(ENTRIES_TO_TELL))?;
         let mut marker = None;
         loop {
             self.names.counters.lookups.count();
@@ -304,12 +308,14 @@ impl<S: ObjectStore> Changes<S> {
         }
         let replaced = if is_there { Some(self.folder(to.0, to.1)?) } else { None };
         let marker = replaced.map(|replaced| self.check_empty(replaced)).transpose()?.flatten();
-        let keys = self.keys_of(&source)?;
+        let folder = FolderRename { names: self.names_below(&source)?, source, target };
+        let is_empty = folder.names.is_empty();
+        let record = if is_empty { None } else { Some(self.begin_record(&folder)?) };
         if let Some(marker) = marker {
             self.names.store.delete(&marker)?;
         }
-        if !keys.is_empty()
-            && let Err(error) = self.move_keys(&source, &target, &keys)
+        if let Some(record) = record
+            && let Err(error) = self.move_objects(&folder, record, is_there)
         {
             let now_ms = self.names.now_ms();
             let mut table = self.names.table();
@@ -321,7 +327,7 @@ impl<S: ObjectStore> Changes<S> {
         let now_ms = self.names.now_ms();
         let mut table = self.names.table();
         table.rename(ino, to, now_ms);
-        if keys.is_empty() {
+        if is_empty {
             table.set_made_here(ino, true, now_ms);
         }
         if from.0 != to.0 {
@@ -330,14 +336,31 @@ impl<S: ObjectStore> Changes<S> {
         Ok(())
     }
 
-    /// All keys below a folder, its marker included, unless they are more than may be renamed.
-    fn keys_of(&self, folder: &Location) -> Result<Vec<String>, FsError> {
+    /// `was_empty`: the origin has just said so of the target.
+    fn move_objects(
+        &self,
+        folder: &FolderRename,
+        record: Box<dyn RenameRecord>,
+        was_empty: bool,
+    ) -> Result<(), FsError> {
+        // Another client may have made it since its name was found missing.
+        if !was_empty && let Err(error) = self.look_for_objects(&folder.target) {
+            record.ended();
+            return Err(error);
+        }
+        Ok(rename(&*self.names.store, folder, record)?)
+    }
+
+    /// The keys below a folder without its own, its marker included, unless they are more than may be
+    /// renamed.
+    fn names_below(&self, folder: &Location) -> Result<Vec<String>, FsError> {
         let most = self.names.config.rename_most;
         let mut pages = self.names.store.list_deep(folder)?;
         let mut keys = Vec::new();
         loop {
             let (entries, is_last) = pages.next_page()?;
-            keys.extend(entries.into_iter().map(|entry| entry.name().to_owned()));
+            let names = entries.iter().filter_map(|entry| entry.name().strip_prefix(folder.key()));
+            keys.extend(names.map(str::to_owned));
             if keys.len() as u64 > most {
                 return Err(too_many(folder, most));
             }
@@ -347,34 +370,23 @@ impl<S: ObjectStore> Changes<S> {
         }
     }
 
-    /// Copies all objects of a folder, then deletes them where they were. A copy that fails undoes the
-    /// others.
-    fn move_keys(&self, source: &Location, target: &Location, keys: &[String]) -> Result<(), FsError> {
-        let store = &self.names.store;
-        let target_of = |key: &str| {
-            target.with_key(format!("{}{}", target.key(), &key[source.key().len()..])).ok_or_else(unlisted)
+    /// Begins the record of a rename.
+    ///
+    /// # Errors
+    /// `EXDEV`: mv(1) copies then, and leaves nothing that only this mount knows of.
+    fn begin_record(&self, rename: &FolderRename) -> Result<Box<dyn RenameRecord>, FsError> {
+        let begun = match &self.names.config.rename_journal {
+            Some(journal) => journal.begin(rename),
+            None => Err(Error::new(ErrorKind::LocalIo, "there is no folder for it")),
         };
-        let source_of = |key: &str| source.with_key(key).ok_or_else(unlisted);
-        let (mut copied, mut failed) = (Vec::new(), None);
-        let copies = many(keys, |key| store.copy(&source_of(key)?, &target_of(key)?, Condition::None));
-        for (key, copy) in keys.iter().zip(copies) {
-            match copy {
-                Ok(made) => copied.push((key, made.from_etag)),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if let Some(failed) = failed {
-            many(&copied, |(key, _)| store.delete(&target_of(key)?));
-            return Err(failed.into());
-        }
-        let deleted = many(&copied, |(key, etag)| match etag {
-            Some(etag) => store.delete_version(&source_of(key)?, etag),
-            None => store.delete(&source_of(key)?),
-        });
-        match deleted.into_iter().find_map(Result::err) {
-            Some(failed) => Err(failed.into()),
-            None => Ok(()),
-        }
+        begun.map_err(|error| {
+            let cause =
+                format!("no record of it can be kept, from which the next mount would end it: {error}");
+            let told = Error::new(error.kind(), cause)
+                .during("rename", &rename.source)
+                .with_hint("name a folder that can be written to by XDG_STATE_HOME or HOME");
+            FsError::because(libc::EXDEV, told)
+        })
     }
 
     pub(crate) fn change_attributes(
@@ -446,30 +458,6 @@ fn not_kept() -> FsError {
             text(" says that it is done, and does nothing"),
         ])
         .into()
-}
-
-/// Calls `each` for all items, several at a time; the results in their order.
-fn many<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
-    let work = || {
-        loop {
-            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return };
-            let result = each(item);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..AT_ONCE.min(items.len()) {
-            // Where there is no thread, the others do it all.
-            let _ = std::thread::Builder::new().name("tree-rename".into()).spawn_scoped(scope, work);
-        }
-        work();
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_unstable_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 fn now_s<S: ObjectStore>(names: &Namespace<S>) -> u32 {

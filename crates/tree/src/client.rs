@@ -6,6 +6,7 @@ use flatout_engine::{
     Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader, Report, ServerCopy,
     Source, StreamUploader, Transfer, UploadEnded, upload_stream,
 };
+use flatout_wire::checksum::Coverage;
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
@@ -78,7 +79,10 @@ impl ObjectStore for Client {
     }
 
     fn head(&self, object: &Location) -> Result<Head, Error> {
-        Ok(head_of(self.stat(object)?.version))
+        let stat = self.stat(object)?;
+        let of_all = stat.checksums.iter().filter(|checksum| checksum.kind == Coverage::Full);
+        let checksums = of_all.map(|checksum| (checksum.algorithm, checksum.value)).collect();
+        Ok(Head { checksums, ..head_of(stat.version) })
     }
 
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {
@@ -163,7 +167,7 @@ fn head_of(version: flatout_engine::Version) -> Head {
     // In the form that listings use.
     let etag = etag.map(|etag| quoted(&etag).into_owned());
     let modified_s = last_modified.as_deref().and_then(time::parse_http).unwrap_or(0);
-    Head { size: size.unwrap_or(0), etag, modified_s }
+    Head { size: size.unwrap_or(0), etag, modified_s, ..Head::default() }
 }
 
 impl ListingPages for Listing {
@@ -224,7 +228,7 @@ mod tests {
                 last_modified: modified.map(String::from),
                 size: Some(9),
             };
-            let Head { size, etag, modified_s } = head_of(version);
+            let Head { size, etag, modified_s, .. } = head_of(version);
             assert_eq!((etag.as_deref(), modified_s, size), (want.0, want.1, 9));
         };
         let time = "Sun, 06 Nov 1994 08:49:37 GMT";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::folder_rename::RenameJournal;
 use crate::store::UploadNotes;
 
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub folder_markers: bool,
     /// The most objects that a folder may have to be renamed.
     pub rename_most: u64,
+    /// Keeps records of renames of folders. Without it none with objects is renamed.
+    pub rename_journal: Option<Arc<dyn RenameJournal>>,
     /// What files that are kept whole until they are closed may take together, in bytes.
     pub buffers_bytes: u64,
     /// Hears of uploads in parts.
@@ -48,6 +51,7 @@ impl Default for Config {
             ignore_attributes: false,
             folder_markers: false,
             rename_most: 0,
+            rename_journal: None,
             buffers_bytes: 64 << 20,
             upload_notes: None,
         }

@@ -11,6 +11,7 @@ mod etag;
 mod fact;
 mod files;
 mod folder_location;
+mod folder_rename;
 mod fs_error;
 mod handles;
 mod hash;
@@ -40,6 +41,9 @@ pub use attributes::{
 pub use config::Config;
 pub use files::{Cancel, Files, Slices, WriteMoment};
 pub use folder_location::TreeRoot;
+pub use folder_rename::{
+    CopyState, FolderRename, MadeCopy, RenameEnd, RenameJournal, RenameRecord, RenameState, end_rename,
+};
 pub use fs_error::{FsError, errno_of};
 pub use kept::SharedTable;
 pub use stats::{Hidden, TreeStats};

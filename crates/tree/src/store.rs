@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use flatout_engine::{Bucket, Dialect, Entry, Error, Object, UploadEnded};
+use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
@@ -146,6 +147,8 @@ pub struct Head {
     pub etag: Option<String>,
     /// In seconds since 1970; 0 if the origin does not say.
     pub modified_s: u64,
+    /// Of all its bytes, as the origin states them.
+    pub checksums: Vec<(Algorithm, u64)>,
 }
 
 /// An object that is being written. Dropping it deletes what was sent, and waits for that; nothing appears.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flatout_engine::ErrorKind;
@@ -10,6 +11,7 @@ use flatout_tree::{Config, FileKind, Files, OpenMode, TreeOf};
 use proptest::prelude::*;
 
 use crate::memory::Memory;
+use crate::renames::Records;
 use crate::takeovers::Process;
 use crate::writes::{closed, create, open, read, write};
 use crate::{ROOT, find, ino, minute, names, nobody};
@@ -35,7 +37,7 @@ fn rename(tree: &TreeOf<Memory>, from: &str, to: &str) -> Result<(), i32> {
 }
 
 fn with_folders(most: u64) -> Config {
-    Config { rename_most: most, ..minute() }
+    Config { rename_most: most, rename_journal: Some(Arc::new(Records::of(&Memory::new()))), ..minute() }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod memory;
 mod model;
 mod names;
 mod opens;
+mod renames;
 mod requests;
 mod room;
 mod takeovers;

@@ -2,7 +2,7 @@
 //! asked.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -42,6 +42,11 @@ pub struct Inner {
     pub replaces_after_copy: AtomicBool,
     /// So many copies are made, and then none.
     pub copies_before_failure: AtomicU64,
+    /// A copy has the ETag of its source, as one of a short object has with most origins.
+    pub copies_keep_etags: AtomicBool,
+    /// So many steps are taken, and then none: each request has one before it is carried out, and those that
+    /// change something another one before their answer.
+    pub steps_left: AtomicI64,
     /// An upload takes no more bytes than these until it is allowed to.
     pub room: Mutex<Option<usize>>,
     pub reads: AtomicU64,
@@ -89,6 +94,8 @@ impl Memory {
             uploads: AtomicU64::new(0),
             replaces_after_copy: AtomicBool::new(false),
             copies_before_failure: AtomicU64::new(u64::MAX),
+            copies_keep_etags: AtomicBool::new(false),
+            steps_left: AtomicI64::new(i64::MAX),
             room: Mutex::default(),
             reads: AtomicU64::new(0),
             refuses: Mutex::default(),
@@ -200,11 +207,20 @@ impl Memory {
         }
         gate.waiting -= 1;
         drop(gate);
+        self.step()?;
         let is_ahead = || std::thread::current().name() == Some("tree-ahead");
         assert!(!(self.0.panics_ahead.load(Ordering::Relaxed) && is_ahead()), "as the test says");
         match *self.0.refuses.lock().unwrap() {
             Some(kind) => Err(Error::new(kind, "as the test says")),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the mount still lives.
+    pub fn step(&self) -> Result<(), Error> {
+        match self.0.steps_left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Network, "the mount was killed")),
         }
     }
 
@@ -311,7 +327,12 @@ impl ObjectStore for Memory {
         if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
             return Err(Error::new(ErrorKind::Network, "as the test says"));
         }
-        let made = self.put_in(bucket, key, source.bytes.clone());
+        let mut made = self.put_in(bucket, key, source.bytes.clone());
+        if self.0.copies_keep_etags.load(Ordering::Relaxed) {
+            made.etag.clone_from(&source.etag);
+            self.keys(bucket).insert(key.to_owned(), made.clone());
+        }
+        self.step()?;
         if self.0.replaces_after_copy.swap(false, Ordering::SeqCst) {
             self.put(from.key(), "of another client");
         }
@@ -323,7 +344,7 @@ impl ObjectStore for Memory {
         self.pass()?;
         let (bucket, key) = object.in_bucket().unwrap();
         self.keys(bucket).remove(key);
-        Ok(())
+        self.step()
     }
 
     fn delete_version(&self, object: &Location, etag: &str) -> Result<(), Error> {
@@ -353,6 +374,7 @@ impl ObjectStore for Memory {
             size: object.bytes.len() as u64,
             etag: self.shown_etag(object),
             modified_s: self.shown_s(object),
+            checksums: Vec::new(),
         })
     }
 

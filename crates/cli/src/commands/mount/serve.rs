@@ -30,7 +30,7 @@ use crate::{hint, origin};
 /// The origin's refusal, or a signal.
 pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<String>, Failure> {
     let client = Arc::new(client(command, console)?);
-    list_root(command, &client, console).map(|(_, note)| note)
+    list_root(command, &client, console, |_, _| {}).map(|(_, note)| note)
 }
 
 /// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages
@@ -42,7 +42,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let _armed = console.interrupt.arm();
     let endpoints = endpoints(command.metrics)?;
     let (client, log) = client_and_log(&command, console)?;
-    let (tree, note) = list_root(&command, &client, console)?;
+    let (tree, note) = first_look(&command, &client, &log, console)?;
     note.iter().for_each(|note| log.say(note));
     say_unless_shown(&endpoints, &log);
     let MountCommand { plan, silent, log: log_file, stats: stats_file, .. } = command;
@@ -155,11 +155,26 @@ fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> 
     Ok(client)
 }
 
-/// Lists the root. A signal ends the wait for a silent origin, and the end of the program ends the request.
-pub fn list_root(
+/// Lists the root, after renames that a killed mount has left are ended.
+pub fn first_look(
+    command: &MountCommand,
+    client: &Arc<Client>,
+    log: &Arc<MountLog>,
+    console: &Console,
+) -> Result<(Tree, Option<String>), Failure> {
+    let log = log.clone();
+    list_root(command, client, console, move |client, plan| {
+        flatout_mounting::end_renames(client, plan, &log);
+    })
+}
+
+/// Lists the root, after what is to be done `first`. A signal ends the wait for a silent origin, and the end
+/// of the program ends the request.
+fn list_root(
     command: &MountCommand,
     client: &Arc<Client>,
     console: &Console,
+    first: impl FnOnce(&Arc<Client>, &MountPlan) + Send + 'static,
 ) -> Result<(Tree, Option<String>), Failure> {
     let (client, plan) = (client.clone(), command.plan.clone());
     let (listed, outcome) = mpsc::channel();
@@ -170,6 +185,7 @@ pub fn list_root(
         let _ = interrupted.send(Err(Failure::interrupted("mount: interrupted")));
     });
     let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
+        first(&client, &plan);
         // Nobody waits any more where a signal was faster.
         let _ = listed.send(flatout_mounting::list_root(&client, &plan).map_err(Failure::from));
     });

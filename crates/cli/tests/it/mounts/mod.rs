@@ -9,6 +9,7 @@ mod lives;
 mod memory;
 mod options;
 mod refused;
+mod renames;
 mod semantics;
 mod services;
 mod takeovers;

@@ -65,7 +65,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
         true => None,
         false => {
             let endpoints = serve::endpoints(command.metrics)?;
-            Some((endpoints, serve::list_root(&command, &client, console)?))
+            Some((endpoints, serve::first_look(&command, &client, &log, console)?))
         }
     };
     messages::send(socket, &ToSupervisor::Ready).map_err(told)?;
@@ -80,6 +80,8 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
             (endpoints, tree, note)
         }
         None => {
+            // A rename that is asked for again is to find it whole, or not begun.
+            flatout_mounting::end_renames(&client, &command.plan, &log);
             let tree = flatout_mounting::take_over(&client, &command.plan, &mount)?;
             (serve::endpoints_or_less(command.metrics, &log)?, tree, None)
         }

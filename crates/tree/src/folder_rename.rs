@@ -1,0 +1,385 @@
+//! The rename of a folder: all its objects are copied, then each is deleted where it was. A record outside of
+//! the store says how far that came, so that a rename whose mount was killed can be ended.
+//!
+//! ```text
+//! record ─ copies ─ "all made" ─ deletions ─ record removed
+//!        └─ killed, failed: undo             └─ killed, failed: finish
+//! ```
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use flatout_engine::{Error, ErrorKind};
+use flatout_wire::checksum::Algorithm;
+use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
+
+use crate::store::{Head, ObjectStore};
+
+/// Objects of a folder that are copied or deleted at once.
+const AT_ONCE: usize = 32;
+
+/// Which objects are renamed, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderRename {
+    /// The folder, with a slash at its end.
+    pub source: Location,
+    /// The folder's new name, with a slash at its end. No object lay in it when the rename began.
+    pub target: Location,
+    /// The keys of its objects behind that of the folder. The folder's marker is the empty one.
+    pub names: Vec<String>,
+}
+
+/// The version that was copied, and the one that was made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeCopy {
+    /// As sent, with its quotes.
+    pub from_etag: Option<String>,
+    /// As sent, with its quotes.
+    pub to_etag: Option<String>,
+}
+
+/// How far the copy of one object came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CopyState {
+    /// Nothing was made.
+    #[default]
+    Outstanding,
+    /// It may have been made.
+    Begun,
+    /// It was.
+    Made(MadeCopy),
+}
+
+/// How far a rename came whose mount was killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenameState {
+    /// In the order of the names.
+    pub copies: Vec<CopyState>,
+    /// All copies were made: originals may have been deleted.
+    pub is_all_made: bool,
+    /// The end of the mount, in seconds since 1970: younger copies whose making was not noted are of others.
+    pub until_s: u64,
+}
+
+/// Keeps records of renames for as long as they are under way.
+pub trait RenameJournal: Send + Sync + std::fmt::Debug {
+    /// Begins a record. It outlives a crash of the machine from when this returns; nothing is copied before.
+    ///
+    /// # Errors
+    /// There is no record.
+    fn begin(&self, rename: &FolderRename) -> Result<Box<dyn RenameRecord>, Error>;
+}
+
+/// The record of a rename. One that is dropped without its end is for the next mount.
+pub trait RenameRecord: Send + Sync {
+    /// The object of that number among the names is about to be copied. May be lost in a crash of the
+    /// machine, as the next.
+    fn begun(&self, number: usize);
+
+    /// It was copied.
+    fn made(&self, number: usize, copy: &MadeCopy);
+
+    /// Every copy has been noted. Outlives a crash of the machine from when this returns; nothing is deleted
+    /// before.
+    ///
+    /// # Errors
+    /// The record may say so, or not.
+    fn all_made(&self) -> Result<(), Error>;
+
+    /// The copies are being deleted again, whatever was noted before.
+    fn undoing(&self);
+
+    /// Nothing is left to be done.
+    fn ended(self: Box<Self>);
+}
+
+/// What became of a rename that was finished or undone.
+#[derive(Debug, Default)]
+pub struct RenameEnd {
+    /// Objects that stay at both places, or at the old one, since they have changed, or since it is not known
+    /// that one is the copy of the other. Their old names.
+    pub left: Vec<Location>,
+    /// Why it has to be tried again: the origin's refusal, or the network's.
+    pub failed: Option<Error>,
+}
+
+impl FolderRename {
+    fn source_of(&self, name: &str) -> Result<Location, Error> {
+        below(&self.source, name)
+    }
+
+    fn target_of(&self, name: &str) -> Result<Location, Error> {
+        below(&self.target, name)
+    }
+}
+
+fn below(folder: &Location, name: &str) -> Result<Location, Error> {
+    let key = format!("{}{name}", folder.key());
+    folder.with_key(key).ok_or_else(|| Error::new(ErrorKind::Internal, "a folder outside of every bucket"))
+}
+
+/// Renames a folder under that record. Where a copy fails, the others are deleted again.
+///
+/// # Errors
+/// The first refusal of the origin, or failure of the network.
+pub(crate) fn rename<S: ObjectStore>(
+    store: &S,
+    rename: &FolderRename,
+    record: Box<dyn RenameRecord>,
+) -> Result<(), Error> {
+    let (copies, copied) = copy_all(store, rename, &*record);
+    if let Err(failed) = copied.and_then(|()| record.all_made()) {
+        record.undoing();
+        let end = undo(store, rename, &copies, u64::MAX);
+        if end.failed.is_none() {
+            record.ended();
+        }
+        return Err(told(failed, rename, &end));
+    }
+    let deleted = many(&rename.names, |number, name| {
+        let source = rename.source_of(name)?;
+        match from_etag(&copies, number) {
+            Some(etag) => store.delete_version(&source, etag),
+            None => store.delete(&source),
+        }
+    });
+    let failed = deleted.into_iter().filter_map(Result::err);
+    let mut failed: Vec<Error> = failed.filter(|error| !is_gone(error)).collect();
+    // What another client has put there since stays.
+    if failed.iter().all(|error| error.kind() == ErrorKind::Changed) {
+        record.ended();
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.swap_remove(0)) }
+}
+
+/// Ends a rename whose mount was killed: finishes it where all copies were made, else deletes them again. An
+/// object is deleted only where one of the same bytes is seen at the other place. It can be repeated.
+pub fn end_rename<S: ObjectStore>(store: &S, rename: &FolderRename, state: &RenameState) -> RenameEnd {
+    if state.is_all_made {
+        return finish(store, rename, &state.copies);
+    }
+    let mut end = undo(store, rename, &state.copies, state.until_s);
+    match copies_left(store, rename) {
+        Ok(left) => end.left = left,
+        Err(error) => end.failed = end.failed.or(Some(error)),
+    }
+    end
+}
+
+/// The old names of objects that have one of the new names, too: also of those whose notes were lost in a
+/// crash of the machine.
+fn copies_left<S: ObjectStore>(store: &S, rename: &FolderRename) -> Result<Vec<Location>, Error> {
+    let names: HashSet<&str> = rename.names.iter().map(String::as_str).collect();
+    let (mut pages, mut left) = (store.list_deep(&rename.target)?, Vec::new());
+    loop {
+        let (entries, is_last) = pages.next_page()?;
+        for entry in &entries {
+            let name = entry.name().strip_prefix(rename.target.key());
+            if let Some(name) = name.and_then(|name| names.get(name)) {
+                left.push(rename.source_of(name)?);
+            }
+        }
+        if is_last {
+            return Ok(left);
+        }
+    }
+}
+
+fn from_etag(copies: &[CopyState], number: usize) -> Option<&str> {
+    match copies.get(number)? {
+        CopyState::Made(made) => made.from_etag.as_deref(),
+        CopyState::Outstanding | CopyState::Begun => None,
+    }
+}
+
+/// Copies all objects until one fails; how far each came.
+fn copy_all<S: ObjectStore>(
+    store: &S,
+    rename: &FolderRename,
+    record: &dyn RenameRecord,
+) -> (Vec<CopyState>, Result<(), Error>) {
+    let (is_over, takes_no_condition) = (AtomicBool::new(false), AtomicBool::new(false));
+    let copy = |name: &str| {
+        let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
+        if !takes_no_condition.load(Ordering::Relaxed) {
+            match store.copy(&source, &target, Condition::Absent) {
+                // A server without such a condition: the folder was empty.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    takes_no_condition.store(true, Ordering::Relaxed);
+                }
+                copied => return copied,
+            }
+        }
+        store.copy(&source, &target, Condition::None)
+    };
+    let copied = many(&rename.names, |number, name| {
+        if is_over.load(Ordering::Relaxed) {
+            return (CopyState::Outstanding, None);
+        }
+        record.begun(number);
+        match copy(name) {
+            Ok(copied) => {
+                let made = MadeCopy { from_etag: copied.from_etag, to_etag: copied.stored.etag };
+                record.made(number, &made);
+                (CopyState::Made(made), None)
+            }
+            Err(error) => {
+                is_over.store(true, Ordering::Relaxed);
+                let state = if made_nothing(&error) { CopyState::Outstanding } else { CopyState::Begun };
+                (state, Some(error))
+            }
+        }
+    });
+    let (mut copies, failed): (Vec<CopyState>, Vec<Option<Error>>) = copied.into_iter().unzip();
+    let mut failed: Vec<Error> = failed.into_iter().flatten().collect();
+    if failed.iter().any(|error| error.kind() == ErrorKind::Changed) {
+        // Another client works there: what may have been made may also be of that one.
+        copies
+            .iter_mut()
+            .filter(|copy| **copy == CopyState::Begun)
+            .for_each(|copy| *copy = CopyState::Outstanding);
+    }
+    let result = if failed.is_empty() { Ok(()) } else { Err(failed.swap_remove(0)) };
+    (copies, result)
+}
+
+/// Whether a copy that failed so has surely made nothing.
+fn made_nothing(error: &Error) -> bool {
+    use ErrorKind::{Changed, Denied, NotFound, Unsupported, Usage};
+    matches!(error.kind(), Changed | Denied | NotFound | Unsupported | Usage)
+}
+
+/// What became of one object.
+enum Ended {
+    Done,
+    Left(Location),
+}
+
+fn finish<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState]) -> RenameEnd {
+    ended(many(&rename.names, |number, name| {
+        let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
+        let Some(original) = look(store, &source)? else { return Ok(Ended::Done) };
+        let etag = from_etag(copies, number);
+        // A new version of the original, or a copy that another client has removed since.
+        if etag.is_none() || original.etag.as_deref() != etag || look(store, &target)?.is_none() {
+            return Ok(Ended::Left(source));
+        }
+        delete_seen(store, &source, etag.unwrap_or_default(), &source)
+    }))
+}
+
+fn undo<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState], until_s: u64) -> RenameEnd {
+    ended(many(&rename.names, |number, name| {
+        let state = copies.get(number).unwrap_or(&CopyState::Outstanding);
+        if *state == CopyState::Outstanding {
+            return Ok(Ended::Done);
+        }
+        let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
+        let Some(copy) = look(store, &target)? else { return Ok(Ended::Done) };
+        let Some(original) = look(store, &source)? else { return Ok(Ended::Left(source)) };
+        let is_ours = match state {
+            CopyState::Made(made) if made.to_etag == copy.etag && made.from_etag == original.etag => true,
+            CopyState::Made(_) => false,
+            _ => copy.modified_s <= until_s && have_same_bytes(&original, &copy),
+        };
+        match copy.etag.as_deref().filter(|_| is_ours) {
+            Some(etag) => delete_seen(store, &target, etag, &source),
+            None => Ok(Ended::Left(source)),
+        }
+    }))
+}
+
+fn ended(objects: Vec<Result<Ended, Error>>) -> RenameEnd {
+    let mut end = RenameEnd::default();
+    for object in objects {
+        match object {
+            Ok(Ended::Done) => {}
+            Ok(Ended::Left(source)) => end.left.push(source),
+            Err(error) => end.failed = end.failed.or(Some(error)),
+        }
+    }
+    end
+}
+
+/// Deletes a version that was just seen.
+fn delete_seen<S: ObjectStore>(
+    store: &S,
+    object: &Location,
+    etag: &str,
+    source: &Location,
+) -> Result<Ended, Error> {
+    match store.delete_version(object, etag) {
+        Err(error) if error.kind() == ErrorKind::Changed => Ok(Ended::Left(source.clone())),
+        Err(error) if !is_gone(&error) => Err(error),
+        _ => Ok(Ended::Done),
+    }
+}
+
+fn look<S: ObjectStore>(store: &S, object: &Location) -> Result<Option<Head>, Error> {
+    match store.head(object) {
+        Ok(head) => Ok(Some(head)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound && !error.is_missing_bucket()
+}
+
+/// By a checksum of 64 bits that the store states of both, else by their ETags. Copies of objects that were
+/// sent in parts have other ETags.
+fn have_same_bytes(one: &Head, other: &Head) -> bool {
+    let pairs = [Algorithm::Crc64Nvme, Algorithm::Crc64Xz].iter().filter_map(|algorithm| {
+        let stated = |head: &Head| head.checksums.iter().find(|(of, _)| of == algorithm).map(|(_, crc)| *crc);
+        Some((stated(one)?, stated(other)?))
+    });
+    let mut pairs = pairs.peekable();
+    one.size == other.size
+        && match pairs.peek() {
+            Some(_) => pairs.all(|(one, other)| one == other),
+            None => one.etag.is_some() && one.etag == other.etag,
+        }
+}
+
+/// The failure of a rename, with what became of the copies.
+fn told(failed: Error, rename: &FolderRename, end: &RenameEnd) -> Error {
+    let more = match (&end.failed, end.left.first()) {
+        (Some(why), _) => {
+            format!("what was copied could not be deleted, which the next mount of this source does: {why}")
+        }
+        (None, Some(first)) => format!("{} objects stay at both places, such as {first}", end.left.len()),
+        (None, None) => return failed,
+    };
+    let told = Error::new(failed.kind(), format!("{failed}; {more}")).during("rename", &rename.source);
+    match failed.hint() {
+        Some(hint) => told.with_hint(hint.clone()),
+        None => told,
+    }
+}
+
+/// Calls `each` for all items with their numbers, several at a time; the results in their order.
+fn many<T: Sync, R: Send>(items: &[T], each: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return };
+            let result = each(at, item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..AT_ONCE.min(items.len()) {
+            // Where there is no thread, the others do it all.
+            let _ = std::thread::Builder::new().name("tree-rename".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
