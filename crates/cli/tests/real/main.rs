@@ -16,6 +16,7 @@ mod keys;
 mod listing;
 mod many;
 mod minio;
+mod mount_writes;
 mod mounts;
 mod nginx;
 mod oss_clients;

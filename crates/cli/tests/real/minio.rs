@@ -18,6 +18,7 @@ pub struct MinIo {
 }
 
 /// A bucket of a test's own in the shared server.
+#[derive(Clone)]
 pub struct Bucket {
     pub name: String,
     pub curl: Curl,
