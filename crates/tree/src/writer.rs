@@ -5,7 +5,10 @@
 //! up to BUFFERED_MOST:  a buffer ── close, fsync: PUT ── stays: more may follow, and it can be read
 //! longer:               buffer ─▶ upload in parts ── close, fsync: complete
 //! more after that:      an upload that continues the published object
+//! an appendable object: a buffer ── full, close, fsync: append (`writer/appends.rs`)
 //! ```
+
+mod appends;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -20,6 +23,8 @@ use crate::files::WriteMoment;
 use crate::fs_error::FsError;
 use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader};
 use crate::version_bytes::{read_now, read_whole};
+use crate::write_errors::{elsewhere, ended, not_published, unpublished};
+use crate::writer::appends::Appends;
 
 /// A file of up to this length is kept in memory until it is closed, and sent by one request.
 const BUFFERED_MOST: usize = 1 << 20;
@@ -81,6 +86,10 @@ pub(crate) struct Work<S: ObjectStore> {
     is_nameless: bool,
     goes_on: Arc<AtomicBool>,
     notes: Option<Arc<dyn UploadNotes>>,
+    /// The published version is known to take no appends.
+    takes_no_appends: bool,
+    /// A version that this very write has made, of which nobody has heard.
+    untold: Option<Stored>,
 }
 
 struct Published<S: ObjectStore> {
@@ -95,6 +104,8 @@ enum Content<S: ObjectStore> {
     /// The published version, and nothing more.
     Published,
     Upload(S::Upload),
+    /// The published version, and what is to be appended to it.
+    Appends(Appends<S::MemoryAccount>),
     /// What was written is lost.
     Lost,
 }
@@ -112,6 +123,8 @@ pub(crate) enum ReadFrom<R> {
     Bytes(Vec<u8>),
     /// Of this version, from that byte on, so many.
     Version(R, u64, usize),
+    /// As before, and these behind them.
+    VersionAnd(R, u64, usize, Vec<u8>),
 }
 
 impl<S: ObjectStore> FileWriter<S> {
@@ -170,6 +183,8 @@ impl<S: ObjectStore> FileWriter<S> {
                 is_nameless: false,
                 goes_on: goes_on.clone(),
                 notes: buffers.notes.clone(),
+                takes_no_appends: false,
+                untold: None,
             }),
             grown: Condvar::new(),
             goes_on,
@@ -220,7 +235,8 @@ impl<S: ObjectStore> FileWriter<S> {
         Ok(if wrote { Wrote::All } else { Wrote::WouldWait })
     }
 
-    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so.
+    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so. What was kept before
+    /// may be published by that.
     ///
     /// # Errors
     /// `EOPNOTSUPP` elsewhere than at the end; `EINTR` where the wait was given up; what the upload failed
@@ -230,6 +246,7 @@ impl<S: ObjectStore> FileWriter<S> {
         at: u64,
         bytes: &[u8],
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+        on_published: impl FnOnce(&Work<S>, &Stored),
     ) -> Result<(), FsError> {
         let mut work = self.work();
         if at > self.size.end() && work.failure.is_none() {
@@ -244,7 +261,11 @@ impl<S: ObjectStore> FileWriter<S> {
         if work.failure.is_none() && at != self.size.end() {
             return Err(elsewhere(&work.location, at, self.size.end()));
         }
-        match self.append(&mut work, bytes, goes_on)? {
+        let wrote = self.append(&mut work, bytes, goes_on);
+        if let Some(stored) = work.untold.take() {
+            on_published(&work, &stored);
+        }
+        match wrote? {
             true => Ok(()),
             false => Err(FsError::of(libc::EINTR)),
         }
@@ -315,6 +336,9 @@ impl<S: ObjectStore> FileWriter<S> {
         if at >= until {
             return Ok(ReadFrom::Bytes(Vec::new()));
         }
+        if let Some(found) = work.read_appended(&self.store, at..until)? {
+            return Ok(found);
+        }
         if work.published.as_ref().is_none_or(|published| until > published.object.size) {
             if !may_publish {
                 return Err(FsError::because(libc::EBUSY, unpublished(&work.location)));
@@ -332,6 +356,9 @@ impl<R: VersionReader> ReadFrom<R> {
         match self {
             ReadFrom::Bytes(bytes) => Ok(bytes),
             ReadFrom::Version(reader, at, bytes) => read_now(&reader, at, bytes),
+            ReadFrom::VersionAnd(reader, at, bytes, behind) => {
+                Ok([read_now(&reader, at, bytes)?, behind].concat())
+            }
         }
     }
 }
@@ -341,6 +368,7 @@ impl<S: ObjectStore> Work<S> {
         match &self.content {
             Content::Buffered(buffer) => self.is_nameless || buffer.bytes().len() + bytes <= BUFFERED_MOST,
             Content::Upload(_) => true,
+            Content::Appends(appends) => appends.has_room(bytes),
             Content::Published | Content::Lost => self.failure.is_some(),
         }
     }
@@ -383,6 +411,9 @@ impl<S: ObjectStore> Work<S> {
                 Err(_) => return Err(ended(upload)),
             }
         }
+        if let Content::Appends(_) = self.content {
+            return self.append_more(store, bytes, goes_on);
+        }
         let Content::Upload(upload) = &mut self.content else { return Err(FsError::of(libc::EIO)) };
         match upload.write(bytes, goes_on) {
             Ok(wrote) => Ok(wrote),
@@ -403,6 +434,9 @@ impl<S: ObjectStore> Work<S> {
     ) -> Result<bool, FsError> {
         let Some(published) = &self.published else { return Err(FsError::of(libc::EIO)) };
         let object = published.object.clone();
+        if self.find_appends(store, buffers, &object)? {
+            return Ok(true);
+        }
         let condition = self.condition_now();
         if object.size >= CONTINUED_FROM && object.etag.is_some() {
             let upload = store.upload(&self.location, condition, Some(object), self.notes.clone())?;
@@ -456,6 +490,9 @@ impl<S: ObjectStore> Work<S> {
         if !self.is_dirty || self.is_nameless {
             return Ok(None);
         }
+        if let Content::Appends(_) = self.content {
+            return self.send_appends(store).map_err(|failure| self.fail(failure));
+        }
         let stored = match std::mem::replace(&mut self.content, Content::Lost) {
             Content::Buffered(buffer) => {
                 let put = store.put(&self.location, buffer.shared(), self.condition_now());
@@ -463,7 +500,7 @@ impl<S: ObjectStore> Work<S> {
                 put
             }
             Content::Upload(upload) => upload.finish(),
-            content @ (Content::Published | Content::Lost) => {
+            content @ (Content::Published | Content::Appends(_) | Content::Lost) => {
                 self.content = content;
                 return Ok(None);
             }
@@ -472,6 +509,7 @@ impl<S: ObjectStore> Work<S> {
         if let Content::Lost = self.content {
             self.content = Content::Published;
         }
+        self.takes_no_appends = true;
         self.on_published(&stored);
         Ok(Some(stored))
     }
@@ -486,13 +524,14 @@ impl<S: ObjectStore> Work<S> {
         self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
         self.condition = Condition::None;
         self.is_dirty = false;
+        self.untold = None;
         self.is_at_origin = true;
         self.goes_on.store(true, Ordering::Release);
     }
 
     fn fail(&mut self, failure: FsError) -> FsError {
-        // Memory that is short now may be there later.
-        if failure.errno != libc::ENOMEM {
+        // Memory that is short now may be there later, and what fits is published.
+        if !matches!(failure.errno, libc::ENOMEM | libc::EFBIG) {
             self.failure = Some(failure.clone());
         }
         failure
@@ -538,7 +577,7 @@ impl<S: ObjectStore> Work<S> {
     /// Its name was removed: it is never published.
     pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
         self.is_nameless = true;
-        if let Content::Upload(_) = self.content {
+        if let Content::Upload(_) | Content::Appends(_) = self.content {
             // What left memory cannot be read any more.
             self.content = Content::Buffered(buffers.empty());
             self.failure = Some(FsError::of(libc::ESTALE));
@@ -548,46 +587,10 @@ impl<S: ObjectStore> Work<S> {
     /// The object was copied to another name, which it has from now on. All has been published before.
     pub(crate) fn moved(&mut self, location: &Location, stored: &Stored) {
         self.location = location.clone();
+        self.takes_no_appends = false;
         self.on_published(stored);
         if !matches!(self.content, Content::Buffered(_)) {
             self.content = Content::Published;
         }
     }
-}
-
-fn ended<U: ObjectUpload>(upload: U) -> FsError {
-    match upload.finish() {
-        Err(error) => not_published(error),
-        // It has ended, and has its object: what follows is lost.
-        Ok(_) => FsError::of(libc::EIO),
-    }
-}
-
-/// A failed upload as the writer hears of it. A version that was replaced by another client, and an object
-/// that was to be new, are told apart.
-fn not_published(error: Error) -> FsError {
-    if error.is_there() {
-        return FsError::because(libc::EEXIST, error);
-    }
-    match error.kind() {
-        // The bucket: a writer takes ENOENT for its file's name.
-        ErrorKind::NotFound => FsError::because(libc::EIO, error),
-        _ => error.into(),
-    }
-}
-
-fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
-    let cause = format!(
-        "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
-    );
-    let error = Error::new(ErrorKind::Unsupported, cause)
-        .during("write", location)
-        .with_hint("write it on a disk, and copy it when it is whole: there is no staging yet");
-    error.into()
-}
-
-fn unpublished(location: &Location) -> Error {
-    Error::new(ErrorKind::Unsupported, "it is being written, and has not been closed yet")
-        .during("read", location)
-        .with_hint("read it once its writer has closed it")
 }

@@ -1,0 +1,50 @@
+//! Why a file cannot be written or published, as its writer hears of it.
+
+use flatout_engine::{Error, ErrorKind};
+use flatout_wire::location::Location;
+
+use crate::fs_error::FsError;
+use crate::store::ObjectUpload;
+
+pub(crate) fn ended<U: ObjectUpload>(upload: U) -> FsError {
+    match upload.finish() {
+        Err(error) => not_published(error),
+        // It has ended, and has its object: what follows is lost.
+        Ok(_) => FsError::of(libc::EIO),
+    }
+}
+
+/// A failed upload as the writer hears of it. A version that was replaced by another client, and an object
+/// that was to be new, are told apart.
+pub(crate) fn not_published(error: Error) -> FsError {
+    if error.is_there() {
+        return FsError::because(libc::EEXIST, error);
+    }
+    match error.kind() {
+        // The bucket: a writer takes ENOENT for its file's name.
+        ErrorKind::NotFound => FsError::because(libc::EIO, error),
+        _ => error.into(),
+    }
+}
+
+pub(crate) fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
+    let cause = format!(
+        "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
+    );
+    let error = Error::new(ErrorKind::Unsupported, cause)
+        .during("write", location)
+        .with_hint("write it on a disk, and copy it when it is whole: there is no staging yet");
+    error.into()
+}
+
+pub(crate) fn unpublished(location: &Location) -> Error {
+    Error::new(ErrorKind::Unsupported, "it is being written, and has not been closed yet")
+        .during("read", location)
+        .with_hint("read it once its writer has closed it")
+}
+
+/// An object to be appended to is another one.
+pub(crate) fn grown(location: &Location) -> FsError {
+    let cause = "another client has appended to it, or replaced it, since it was opened";
+    Error::new(ErrorKind::Changed, cause).during("write", location).into()
+}
