@@ -33,6 +33,7 @@ pub use base::version::{Object, Version};
 pub use batch::puts::{FinishedPut, ManyPuts, ManyPutsProgress, WantedPut};
 pub use batch::{Finished, Many, ManyProgress, ManyWatch, Wanted};
 pub use client::Client;
+pub use client::append::{AppendPosition, Appended};
 pub use client::buckets::BucketStat;
 pub use client::config::Config;
 pub use client::delete::{Deleted, DeletedMany, Deletion};

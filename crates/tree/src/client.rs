@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use flatout_engine::{
-    Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader, Report, ServerCopy,
-    Source, StreamUploader, Transfer, UploadEnded, upload_stream,
+    AppendPosition, Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader,
+    Report, ServerCopy, Source, StreamUploader, Transfer, UploadEnded, Version, upload_stream,
 };
 use flatout_wire::checksum::Coverage;
 use flatout_wire::head::quoted;
@@ -63,6 +63,17 @@ impl ObjectStore for Client {
         Ok(ClientUpload { uploader, transfer: Client::put(self, put)?, noted })
     }
 
+    fn append(
+        &self,
+        to: &Location,
+        position: AppendPosition,
+        bytes: Arc<Vec<u8>>,
+    ) -> Result<(Stored, AppendPosition), Error> {
+        let appended = Client::append(self, to, position, bytes.as_slice().into())?;
+        let version = appended.version;
+        Ok((stored_version(&version, appended.position.at), appended.position))
+    }
+
     fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
         let copy = ServerCopy::new(from.clone(), to.clone()).on_condition(condition);
         let report = Client::copy(self, copy)?.wait()?;
@@ -82,7 +93,8 @@ impl ObjectStore for Client {
         let stat = self.stat(object)?;
         let of_all = stat.checksums.iter().filter(|checksum| checksum.kind == Coverage::Full);
         let checksums = of_all.map(|checksum| (checksum.algorithm, checksum.value)).collect();
-        Ok(Head { checksums, ..head_of(stat.version) })
+        let is_appendable = stat.object_type.as_deref() == Some("Appendable");
+        Ok(Head { checksums, is_appendable, ..head_of(stat.version) })
     }
 
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {
@@ -155,15 +167,18 @@ impl AsRef<[u8]> for SharedBytes {
 
 /// The answer to a write rarely has a time: that of now is close.
 fn stored(report: &Report) -> Stored {
-    let version = &report.version;
+    stored_version(&report.version, report.bytes)
+}
+
+fn stored_version(version: &Version, bytes: u64) -> Stored {
     let told_s = version.last_modified.as_deref().and_then(time::parse_http);
     let modified_s = told_s.map_or_else(|| clock_gettime(ClockId::Realtime).tv_sec, |told_s| told_s as i64);
     let etag = version.etag.as_deref().map(|etag| quoted(etag).into_owned());
-    Stored { size: version.size.unwrap_or(report.bytes), etag, modified_s }
+    Stored { size: version.size.unwrap_or(bytes), etag, modified_s }
 }
 
-fn head_of(version: flatout_engine::Version) -> Head {
-    let flatout_engine::Version { etag, last_modified, size } = version;
+fn head_of(version: Version) -> Head {
+    let Version { etag, last_modified, size } = version;
     // In the form that listings use.
     let etag = etag.map(|etag| quoted(&etag).into_owned());
     let modified_s = last_modified.as_deref().and_then(time::parse_http).unwrap_or(0);
@@ -223,7 +238,7 @@ mod tests {
     #[test]
     fn a_head_tells_what_a_listing_would() {
         let check = |etag: Option<&str>, modified: Option<&str>, want: (Option<&str>, u64)| {
-            let version = flatout_engine::Version {
+            let version = Version {
                 etag: etag.map(String::from),
                 last_modified: modified.map(String::from),
                 size: Some(9),

@@ -31,6 +31,7 @@ mod stats;
 pub mod store;
 mod tree;
 mod version_bytes;
+mod write_errors;
 mod writer;
 mod writers;
 

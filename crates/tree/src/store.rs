@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use flatout_engine::{Bucket, Dialect, Entry, Error, Object, UploadEnded};
+use flatout_engine::{AppendPosition, Bucket, Dialect, Entry, Error, Object, UploadEnded};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
@@ -47,6 +47,17 @@ pub trait ObjectStore: Send + Sync + 'static {
         continues: Option<Object>,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Self::Upload, Error>;
+
+    /// Appends to an object of OSS that was made by appends; what it is then, and where the next bytes go.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's; `Changed` where the object does not end there any more.
+    fn append(
+        &self,
+        to: &Location,
+        position: AppendPosition,
+        bytes: Arc<Vec<u8>>,
+    ) -> Result<(Stored, AppendPosition), Error>;
 
     /// Copies an object within the store: the version that is there now, which the answer names.
     ///
@@ -149,6 +160,8 @@ pub struct Head {
     pub modified_s: u64,
     /// Of all its bytes, as the origin states them.
     pub checksums: Vec<(Algorithm, u64)>,
+    /// It was made by appends, and takes more of them (OSS).
+    pub is_appendable: bool,
 }
 
 /// An object that is being written. Dropping it deletes what was sent, and waits for that; nothing appears.

@@ -43,6 +43,8 @@ pub(crate) enum ReadFrom<R> {
     Bytes(Vec<u8>),
     /// Of this version, from that byte on, so many.
     Version(R, u64, usize),
+    /// As before, and these behind them.
+    VersionAnd(R, u64, usize, Vec<u8>),
 }
 
 impl<R: VersionReader> ReadFrom<R> {
@@ -51,6 +53,9 @@ impl<R: VersionReader> ReadFrom<R> {
         match self {
             ReadFrom::Bytes(bytes) => Ok(bytes),
             ReadFrom::Version(reader, at, bytes) => read_now(&reader, at, bytes),
+            ReadFrom::VersionAnd(reader, at, bytes, behind) => {
+                Ok([read_now(&reader, at, bytes)?, behind].concat())
+            }
         }
     }
 }

@@ -5,9 +5,11 @@
 //! up to BUFFERED_MOST:  a buffer ── close, fsync: PUT ── stays: more may follow, and it can be read
 //! longer:               buffer ─▶ upload in parts ── close, fsync: complete
 //! more after that:      an upload that continues the published object
+//! an appendable object: a buffer ── full, close, fsync: append (`writer/appends.rs`)
 //! ```
 
-mod refusals;
+mod appends;
+mod kept_for_others;
 mod size;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -21,10 +23,12 @@ use flatout_wire::object_options::Condition;
 use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
-use crate::kept::{Kept, KeptVersion, KeptWriter};
+use crate::kept::KeptWriter;
 use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes};
 use crate::version_bytes::{ReadFrom, read_whole};
-use refusals::{elsewhere, ended, lost_with_process, not_published, unpublished};
+use crate::write_errors::{elsewhere, ended, not_published, unpublished};
+use crate::writer::appends::Appends;
+pub(crate) use kept_for_others::KeptOf;
 pub(crate) use size::WrittenSize;
 
 /// A file of up to this length is kept in memory until it is closed, and sent by one request.
@@ -52,13 +56,6 @@ pub(crate) struct FileWriter<S: ObjectStore> {
     kept: KeptOf,
 }
 
-/// Where another process finds what it can do for this writer.
-#[derive(Clone, Debug)]
-pub(crate) struct KeptOf {
-    pub(crate) kept: Kept,
-    pub(crate) ino: u64,
-}
-
 pub(crate) struct Work<S: ObjectStore> {
     location: Location,
     /// The version that the origin has, as far as this writer has made or found it, and its reader once
@@ -79,6 +76,10 @@ pub(crate) struct Work<S: ObjectStore> {
     kept: KeptOf,
     /// It is kept that bytes are in this process alone.
     is_kept_unsent: bool,
+    /// The published version is known to take no appends.
+    takes_no_appends: bool,
+    /// A version that this very write has made, of which nobody has heard.
+    untold: Option<Stored>,
 }
 
 struct Published<S: ObjectStore> {
@@ -93,6 +94,8 @@ enum Content<S: ObjectStore> {
     /// The published version, and nothing more.
     Published,
     Upload(S::Upload),
+    /// The published version, and what is to be appended to it.
+    Appends(Appends<S::MemoryAccount>),
     /// What was written is lost.
     Lost,
 }
@@ -131,24 +134,6 @@ impl<S: ObjectStore> FileWriter<S> {
         FileWriter::of(store, buffers, to, published, Content::Published, kept)
     }
 
-    /// A writer whose bytes are gone with the process that had them.
-    pub(crate) fn of_lost(
-        store: Arc<S>,
-        buffers: &Arc<Buffers<S::MemoryAccount>>,
-        location: Location,
-        kept: KeptOf,
-    ) -> FileWriter<S> {
-        let lost = lost_with_process(&location);
-        let to = (location, Condition::None);
-        let writer = FileWriter::of(store, buffers, to, None, Content::Lost, kept);
-        {
-            let mut work = writer.work();
-            work.failure = Some(lost);
-            work.keep_unsent();
-        }
-        writer
-    }
-
     fn of(
         store: Arc<S>,
         buffers: &Arc<Buffers<S::MemoryAccount>>,
@@ -183,6 +168,8 @@ impl<S: ObjectStore> FileWriter<S> {
                 notes: buffers.notes.clone(),
                 kept: kept.clone(),
                 is_kept_unsent: false,
+                takes_no_appends: false,
+                untold: None,
             }),
             grown: Condvar::new(),
             goes_on,
@@ -218,11 +205,6 @@ impl<S: ObjectStore> FileWriter<S> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether bytes are in this process alone, or may be: it does not wait for its turn.
-    pub(crate) fn has_unsent(&self) -> bool {
-        self.try_work().is_none_or(|work| work.is_dirty && work.is_kept_unsent && work.failure.is_none())
-    }
-
     fn try_work(&self) -> Option<MutexGuard<'_, Work<S>>> {
         match self.turn.try_lock() {
             Ok(work) => Some(work),
@@ -244,7 +226,8 @@ impl<S: ObjectStore> FileWriter<S> {
         Ok(if wrote { Wrote::All } else { Wrote::WouldWait })
     }
 
-    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so.
+    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so. What was kept before
+    /// may be published by that.
     ///
     /// # Errors
     /// `EOPNOTSUPP` elsewhere than at the end; `EINTR` where the wait was given up; what the upload failed
@@ -254,6 +237,7 @@ impl<S: ObjectStore> FileWriter<S> {
         at: u64,
         bytes: &[u8],
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
+        on_published: impl FnOnce(&Work<S>, &Stored),
     ) -> Result<(), FsError> {
         let mut work = self.work();
         if at > self.size.end() && work.failure.is_none() {
@@ -268,7 +252,11 @@ impl<S: ObjectStore> FileWriter<S> {
         if work.failure.is_none() && at != self.size.end() {
             return Err(elsewhere(&work.location, at, self.size.end()));
         }
-        match self.append(&mut work, bytes, goes_on)? {
+        let wrote = self.append(&mut work, bytes, goes_on);
+        if let Some(stored) = work.untold.take() {
+            on_published(&work, &stored);
+        }
+        match wrote? {
             true => Ok(()),
             false => Err(FsError::of(libc::EINTR)),
         }
@@ -341,6 +329,9 @@ impl<S: ObjectStore> FileWriter<S> {
         if at >= until {
             return Ok(ReadFrom::Bytes(Vec::new()));
         }
+        if let Some(found) = work.read_appended(&self.store, at..until)? {
+            return Ok(found);
+        }
         if work.published.as_ref().is_none_or(|published| until > published.object.size) {
             if !may_publish {
                 return Err(FsError::because(libc::EBUSY, unpublished(&work.location)));
@@ -357,6 +348,7 @@ impl<S: ObjectStore> Work<S> {
         match &self.content {
             Content::Buffered(buffer) => self.is_nameless || buffer.bytes().len() + bytes <= BUFFERED_MOST,
             Content::Upload(_) => true,
+            Content::Appends(appends) => appends.has_room(bytes),
             Content::Published | Content::Lost => self.failure.is_some(),
         }
     }
@@ -399,6 +391,9 @@ impl<S: ObjectStore> Work<S> {
                 Err(_) => return Err(ended(upload)),
             }
         }
+        if let Content::Appends(_) = self.content {
+            return self.append_more(store, bytes, goes_on);
+        }
         let Content::Upload(upload) = &mut self.content else { return Err(FsError::of(libc::EIO)) };
         match upload.write(bytes, goes_on) {
             Ok(wrote) => Ok(wrote),
@@ -419,6 +414,9 @@ impl<S: ObjectStore> Work<S> {
     ) -> Result<bool, FsError> {
         let Some(published) = &self.published else { return Err(FsError::of(libc::EIO)) };
         let object = published.object.clone();
+        if self.find_appends(store, buffers, &object)? {
+            return Ok(true);
+        }
         let condition = self.condition_now();
         if object.size >= CONTINUED_FROM && object.etag.is_some() {
             let upload = store.upload(&self.location, condition, Some(object), self.notes.clone())?;
@@ -472,6 +470,9 @@ impl<S: ObjectStore> Work<S> {
         if !self.is_dirty || self.is_nameless {
             return Ok(None);
         }
+        if let Content::Appends(_) = self.content {
+            return self.send_appends(store).map_err(|failure| self.fail(failure));
+        }
         let stored = match std::mem::replace(&mut self.content, Content::Lost) {
             Content::Buffered(buffer) => {
                 let put = store.put(&self.location, buffer.shared(), self.condition_now());
@@ -479,7 +480,7 @@ impl<S: ObjectStore> Work<S> {
                 put
             }
             Content::Upload(upload) => upload.finish(),
-            content @ (Content::Published | Content::Lost) => {
+            content @ (Content::Published | Content::Appends(_) | Content::Lost) => {
                 self.content = content;
                 return Ok(None);
             }
@@ -488,6 +489,7 @@ impl<S: ObjectStore> Work<S> {
         if let Content::Lost = self.content {
             self.content = Content::Published;
         }
+        self.takes_no_appends = true;
         self.on_published(&stored);
         Ok(Some(stored))
     }
@@ -502,37 +504,15 @@ impl<S: ObjectStore> Work<S> {
         self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
         self.condition = Condition::None;
         self.is_dirty = false;
+        self.untold = None;
         self.is_at_origin = true;
         self.goes_on.store(true, Ordering::Release);
         self.keep();
     }
 
-    /// Keeps what another process could go on with: all that was written is published, or nothing was
-    /// written.
-    fn keep(&mut self) {
-        if let Content::Lost = self.content {
-            return self.keep_unsent();
-        }
-        let writer = match &self.published {
-            Some(Published { object, modified_s, .. }) => {
-                KeptWriter::Published(KeptVersion::of_object(object, *modified_s))
-            }
-            None => KeptWriter::New { exclusive: self.condition == Condition::Absent },
-        };
-        self.is_kept_unsent = false;
-        self.kept.kept.writer(self.kept.ino, &writer);
-    }
-
-    /// Keeps that bytes are here alone, before the first is taken.
-    fn keep_unsent(&mut self) {
-        if !std::mem::replace(&mut self.is_kept_unsent, true) {
-            self.kept.kept.writer(self.kept.ino, &KeptWriter::Unsent);
-        }
-    }
-
     fn fail(&mut self, failure: FsError) -> FsError {
-        // Memory that is short now may be there later.
-        if failure.errno != libc::ENOMEM {
+        // Memory that is short now may be there later, and what fits is published.
+        if !matches!(failure.errno, libc::ENOMEM | libc::EFBIG) {
             self.failure = Some(failure.clone());
         }
         failure
@@ -579,7 +559,7 @@ impl<S: ObjectStore> Work<S> {
     pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
         self.is_nameless = true;
         self.keep_unsent();
-        if let Content::Upload(_) = self.content {
+        if let Content::Upload(_) | Content::Appends(_) = self.content {
             // What left memory cannot be read any more.
             self.content = Content::Buffered(buffers.empty());
             self.failure = Some(FsError::of(libc::ESTALE));
@@ -589,6 +569,7 @@ impl<S: ObjectStore> Work<S> {
     /// The object was copied to another name, which it has from now on. All has been published before.
     pub(crate) fn moved(&mut self, location: &Location, stored: &Stored) {
         self.location = location.clone();
+        self.takes_no_appends = false;
         self.on_published(stored);
         if !matches!(self.content, Content::Buffered(_)) {
             self.content = Content::Published;

@@ -328,7 +328,8 @@ impl<S: ObjectStore> Writers<S> {
             is_stuck = moment == WriteMoment::Wait && now_ms.saturating_sub(since_ms) > STUCK_MS;
             !is_stuck && goes_on(moment)
         };
-        let wrote = written.writer.write(at, bytes, &mut waits);
+        let told = |work: &Work<S>, stored: &Stored| self.on_published(file.ino, work, stored);
+        let wrote = written.writer.write(at, bytes, &mut waits, told);
         match is_stuck && wrote.is_err() {
             true => Err(stuck(&written.writer)),
             false => {

@@ -74,6 +74,8 @@ pub struct Head {
     pub copy_source_version_id: Option<String>,
     /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
     pub object_type: Option<String>,
+    /// How long an appendable object of OSS is, to which the next append goes.
+    pub next_append_position: Option<u64>,
     /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
     pub metadata: Vec<(String, String)>,
     /// The headers that describe the content beside its type, as the object was stored with them: by their
@@ -223,6 +225,7 @@ impl Head {
             version_id: None,
             copy_source_version_id: None,
             object_type: None,
+            next_append_position: None,
             metadata: Vec::new(),
             content_headers: Vec::new(),
             tags_count: None,
@@ -283,6 +286,7 @@ impl HeadReader {
                 head.copy_source_version_id = some(text)
             }
             b"x-oss-object-type" => head.object_type = some(text),
+            b"x-oss-next-append-position" => head.next_append_position = number(text),
             b"x-oss-qos-delay-time" => head.qos_delay_ms = number(text),
             b"x-oss-ec" => head.ec = some(text),
             b"x-oss-err" => head.error_document = BASE64.decode_to_vec(text).ok(),

@@ -83,6 +83,15 @@ fn answers_to_writes() {
 }
 
 #[test]
+fn an_answer_to_an_append() {
+    let head = get("HTTP/1.1 200 OK\nContent-Length: 0\nx-oss-hash-crc64ecma: 11051210869376104954\n\
+        x-oss-next-append-position: 5368709120");
+    assert_eq!((head.next_append_position, head.checksums.len()), (Some(5 << 30), 1));
+    let nonsense = get("HTTP/1.1 200 OK\nContent-Length: 0\nx-oss-next-append-position: -1");
+    assert_eq!(nonsense.next_append_position, None);
+}
+
+#[test]
 fn an_answer_of_oss() {
     let head = get("HTTP/1.1 206 Partial Content\nServer: AliyunOSS\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n\
         Content-Length: 5\nx-oss-request-id: 5C3D9175B6FC201293AD4890\nContent-Range: bytes 0-4/9\n\

@@ -29,6 +29,15 @@ impl Oss {
         request
     }
 
+    /// POST of bytes to the end of an appendable object, which has `position` bytes until then. At 0 it makes
+    /// one where there is none. OSS refuses another position, and an object that was made otherwise, with
+    /// 409.
+    pub fn append_object(&self, bucket: &str, key: &str, position: u64) -> Request {
+        let position = position.to_string();
+        let append = query(&[("append", Some("")), ("position", Some(&position))]);
+        self.request(Method::Post, bucket, key, append)
+    }
+
     /// The start of an upload in parts. The access list goes to [`Oss::complete_upload`]: OSS takes it there.
     pub fn create_upload(&self, bucket: &str, key: &str, options: &ObjectOptions) -> Request {
         let uploads = query(&[("encoding-type", Some("url")), ("uploads", Some(""))]);

@@ -52,6 +52,12 @@ fn objects() {
 }
 
 #[test]
+fn appends() {
+    check(oss().append_object("b", "k", 0), "POST /b/k?append&position=0", &[]);
+    check(oss().append_object("b", "a b", 5 << 30), "POST /b/a%20b?append&position=5368709120", &[]);
+}
+
+#[test]
 fn odd_keys() {
     let rows = [
         ("a b+c", "a%20b%2Bc"),

@@ -27,6 +27,8 @@ pub(crate) struct Write {
 pub(crate) enum WriteStep {
     /// An object by one request.
     Put { stored_as: Arc<StoredAs>, content: Content },
+    /// Appends a document to an object of OSS that has so many bytes.
+    Append { position: u64, document: Arc<[u8]> },
     /// Begins an upload in parts. An S3 origin is told which checksum the parts will have.
     CreateUpload { stored_as: Arc<StoredAs>, algorithm: Option<Algorithm> },
     /// One of its parts, numbered from 1. With `trailer` the body is `aws-chunked`, and that checksum follows
@@ -115,7 +117,9 @@ impl Write {
     pub(crate) fn document(&self) -> Vec<u8> {
         match &self.step {
             WriteStep::Complete { parts, .. } => documents::complete_body(parts),
-            WriteStep::DeleteMany { document } | WriteStep::CreateBucket { document } => document.to_vec(),
+            WriteStep::DeleteMany { document }
+            | WriteStep::CreateBucket { document }
+            | WriteStep::Append { document, .. } => document.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -125,6 +129,7 @@ impl Write {
             WriteStep::Put { stored_as, .. } => {
                 s3.put_object(bucket, key, &stored_as.options, &stored_as.condition)
             }
+            WriteStep::Append { .. } => unreachable!("only OSS appends: Client::append looks at that"),
             WriteStep::CreateUpload { stored_as, algorithm } => {
                 s3.create_upload(bucket, key, &stored_as.options, *algorithm)
             }
@@ -167,6 +172,7 @@ impl Write {
             WriteStep::Put { stored_as, .. } => {
                 oss.put_object(bucket, key, &stored_as.options, &stored_as.condition)
             }
+            WriteStep::Append { position, .. } => oss.append_object(bucket, key, *position),
             WriteStep::CreateUpload { stored_as, .. } => oss.create_upload(bucket, key, &stored_as.options),
             WriteStep::Part { upload_id, number, .. } => oss.upload_part(bucket, key, upload_id, *number),
             WriteStep::Complete { upload_id, stored_as, .. } => {
@@ -203,12 +209,12 @@ impl Write {
         let bytes = match self.step {
             WriteStep::Put { content, .. } | WriteStep::Part { content, .. } => content.bytes,
             WriteStep::Complete { .. } => self.document().len() as u64,
-            WriteStep::DeleteMany { ref document } | WriteStep::CreateBucket { ref document } => {
-                document.len() as u64
-            }
+            WriteStep::DeleteMany { ref document }
+            | WriteStep::CreateBucket { ref document }
+            | WriteStep::Append { ref document, .. } => document.len() as u64,
             _ => return,
         };
-        if let WriteStep::DeleteMany { document } = &self.step {
+        if let WriteStep::DeleteMany { document } | WriteStep::Append { document, .. } = &self.step {
             request.set("content-md5", documents::content_md5(document));
         }
         request.set("content-length", bytes.to_string());

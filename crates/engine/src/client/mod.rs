@@ -1,5 +1,6 @@
 //! The client: it owns everything. No statics, threads at the first use, nothing left when it is dropped.
 
+pub(crate) mod append;
 pub(crate) mod buckets;
 pub(crate) mod config;
 mod copy;

@@ -1,5 +1,6 @@
 //! The road of a get against an origin that does right and wrong: each test states what the caller must see.
 
+mod appends;
 mod bad_days;
 mod checksums;
 mod conditions;

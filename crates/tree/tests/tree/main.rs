@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod ahead;
+mod appends;
 mod changes;
 mod folders;
 mod local;

@@ -1,12 +1,12 @@
 //! A store in memory, with a clock that tests turn, pages as short as they like, and a count of what was
 //! asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object, UploadEnded};
+use flatout_engine::{AppendPosition, Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object, UploadEnded};
 use flatout_tree::store::{
     Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
 };
@@ -47,6 +47,9 @@ pub struct Inner {
     /// So many steps are taken, and then none: each request has one before it is carried out, and those that
     /// change something another one before their answer.
     pub steps_left: AtomicI64,
+    /// Keys of objects that were made by appends.
+    pub appendable: Mutex<BTreeSet<String>>,
+    pub appends: AtomicU64,
     /// An upload takes no more bytes than these until it is allowed to.
     pub room: Mutex<Option<usize>>,
     pub reads: AtomicU64,
@@ -96,6 +99,8 @@ impl Memory {
             copies_before_failure: AtomicU64::new(u64::MAX),
             copies_keep_etags: AtomicBool::new(false),
             steps_left: AtomicI64::new(i64::MAX),
+            appendable: Mutex::default(),
+            appends: AtomicU64::new(0),
             room: Mutex::default(),
             reads: AtomicU64::new(0),
             refuses: Mutex::default(),
@@ -137,8 +142,17 @@ impl Memory {
     fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> StoredObject {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
         let object = StoredObject { bytes, etag: format!("\"{number:032x}\""), modified_s };
+        self.0.appendable.lock().unwrap().remove(key);
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
+        object
+    }
+
+    /// As another client does.
+    pub fn append(&self, key: &str, bytes: &[u8]) -> StoredObject {
+        let before = self.object(key).map(|object| object.bytes).unwrap_or_default();
+        let object = self.put(key, [&before, bytes].concat());
+        self.0.appendable.lock().unwrap().insert(key.to_owned());
         object
     }
 
@@ -156,6 +170,12 @@ impl Memory {
 
     pub fn tree_under(&self, prefix: &str, config: Config) -> TreeOf<Memory> {
         TreeOf::new(Arc::new(self.clone()), root(prefix), config).unwrap()
+    }
+
+    /// Of the same objects, by the dialect of OSS.
+    pub fn oss_tree(&self, config: Config) -> TreeOf<Memory> {
+        let root = TreeRoot::Under(Location::Oss { bucket: BUCKET.into(), key: String::new() });
+        TreeOf::new(Arc::new(self.clone()), root, config).unwrap()
     }
 
     pub fn turn_clock(&self, ms: u64) {
@@ -316,6 +336,23 @@ impl ObjectStore for Memory {
         Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes })
     }
 
+    fn append(
+        &self,
+        to: &Location,
+        position: AppendPosition,
+        bytes: Arc<Vec<u8>>,
+    ) -> Result<(Stored, AppendPosition), Error> {
+        self.0.appends.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let length = self.object(to.key()).map_or(0, |object| object.bytes.len() as u64);
+        if !self.0.appendable.lock().unwrap().contains(to.key()) || length != position.at {
+            return Err(Error::new(ErrorKind::Changed, "another client was faster"));
+        }
+        let made = self.stored(&self.append(to.key(), &bytes));
+        let at = made.size;
+        Ok((made, AppendPosition { at, ..position }))
+    }
+
     fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         self.pass()?;
@@ -375,6 +412,7 @@ impl ObjectStore for Memory {
             etag: self.shown_etag(object),
             modified_s: self.shown_s(object),
             checksums: Vec::new(),
+            is_appendable: self.0.appendable.lock().unwrap().contains(key),
         })
     }
 

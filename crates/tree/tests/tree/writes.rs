@@ -15,7 +15,7 @@ use crate::{ROOT, find, ino, minute, names, nobody};
 
 const MIB: usize = 1 << 20;
 
-fn to_write() -> OpenMode {
+pub fn to_write() -> OpenMode {
     OpenMode { writes: true, ..OpenMode::default() }
 }
 

@@ -1,6 +1,7 @@
 //! The mount on the real kernel, as root, against origins of our own on loopback: mounts stand in temporary
 //! folders alone, and none outlasts its test, whatever becomes of that.
 
+mod appends;
 mod doors;
 mod ends;
 mod faults;

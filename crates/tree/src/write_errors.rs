@@ -1,4 +1,4 @@
-//! What a writer answers when it cannot write: errnos, and words for the log.
+//! Why a file cannot be written or published, as its writer hears of it.
 
 use flatout_engine::{Error, ErrorKind};
 use flatout_wire::location::Location;
@@ -6,7 +6,7 @@ use flatout_wire::location::Location;
 use crate::fs_error::FsError;
 use crate::store::ObjectUpload;
 
-pub(super) fn ended<U: ObjectUpload>(upload: U) -> FsError {
+pub(crate) fn ended<U: ObjectUpload>(upload: U) -> FsError {
     match upload.finish() {
         Err(error) => not_published(error),
         // It has ended, and has its object: what follows is lost.
@@ -16,7 +16,7 @@ pub(super) fn ended<U: ObjectUpload>(upload: U) -> FsError {
 
 /// A failed upload as the writer hears of it. A version that was replaced by another client, and an object
 /// that was to be new, are told apart.
-pub(super) fn not_published(error: Error) -> FsError {
+pub(crate) fn not_published(error: Error) -> FsError {
     if error.is_there() {
         return FsError::because(libc::EEXIST, error);
     }
@@ -27,7 +27,7 @@ pub(super) fn not_published(error: Error) -> FsError {
     }
 }
 
-pub(super) fn lost_with_process(location: &Location) -> FsError {
+pub(crate) fn lost_with_process(location: &Location) -> FsError {
     let cause = "what was written and not sent is gone with the process that served the mount";
     let error = Error::new(ErrorKind::LocalIo, cause)
         .during("write", location)
@@ -35,7 +35,7 @@ pub(super) fn lost_with_process(location: &Location) -> FsError {
     FsError::because(libc::EIO, error)
 }
 
-pub(super) fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
+pub(crate) fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
     let cause = format!(
         "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
     );
@@ -45,8 +45,14 @@ pub(super) fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
     error.into()
 }
 
-pub(super) fn unpublished(location: &Location) -> Error {
+pub(crate) fn unpublished(location: &Location) -> Error {
     Error::new(ErrorKind::Unsupported, "it is being written, and has not been closed yet")
         .during("read", location)
         .with_hint("read it once its writer has closed it")
+}
+
+/// An object to be appended to is another one.
+pub(crate) fn grown(location: &Location) -> FsError {
+    let cause = "another client has appended to it, or replaced it, since it was opened";
+    Error::new(ErrorKind::Changed, cause).during("write", location).into()
 }
