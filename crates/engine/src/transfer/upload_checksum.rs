@@ -167,6 +167,10 @@ impl Upload {
         }
         match self.dialect() {
             Dialect::Oss => Some(ChecksumForm::Crc(Algorithm::Crc64Xz)),
+            // An upload with a CRC needs that of every part, and MinIO states none of a part that it copied.
+            Dialect::S3 if self.continues.is_some() => {
+                self.transfer.gate.upload_checksum().map(|_| ChecksumForm::Md5)
+            }
             Dialect::S3 | Dialect::Plain => self.transfer.gate.upload_checksum(),
         }
     }
