@@ -2,13 +2,16 @@
 """Writes through mounts, side by side: flatout, and the peers that are installed (rclone, mountpoint).
 
     scripts/mount_writes.py FLATOUT [--mib 4096] [--files 20000] [--rounds 3] [--peer NAME=PROGRAM]... [--only CASE]...
+        with NAME rclone, mountpoint or supervised
 
 The origin is `flatout serve --sink`, which forgets what it takes: it measures the writers. Each round mounts anew,
 runs the cases one after another for one tool, then for the next. Prints a line for each run, and the medians: GiB a
 second (files a second), CPU seconds of the mount per GiB (per 1,000 files), its peak resident MiB.
 
 Cases: direct and buffered (one writer, 1 MiB writes, fsync), four (four writers, four files), small (64 KiB from 16
-threads), cp (`flatout cp` of as many bytes, from a file in memory).
+threads), torch (torch.save of a tensor), rsync (`rsync -a` of files of 16 KiB), cp (`flatout cp` of as many bytes, from a
+file in memory). A tool that cannot do a case says so, and has no line. The tool `supervised` is flatout's
+`mount --supervise`; the CPU time is that of the process that serves.
 """
 
 import argparse
@@ -33,12 +36,12 @@ def main():
     parser.add_argument("--mib", type=int, default=4096)
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer", action="append", default=[], help="rclone=PROGRAM, mountpoint=PROGRAM")
+    parser.add_argument("--peer", action="append", default=[], help="rclone=PROGRAM, mountpoint=PROGRAM, supervised=FLATOUT")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--memory", default="512MiB")
     options = parser.parse_args()
     peers = {"flatout": options.flatout, **dict(peer.split("=", 1) for peer in options.peer)}
-    cases = options.only or ["direct", "buffered", "four", "small", "cp"]
+    cases = options.only or ["direct", "buffered", "four", "small", "torch", "rsync", "cp"]
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     try:
@@ -61,8 +64,10 @@ def main():
 
 
 def once(options, folder: Path, tool: str, program: str, case: str):
+    # A rename copies, and a sink has nothing to copy.
+    sink = [] if case == "rsync" else ["--sink"]
     serve = subprocess.Popen(
-        [options.flatout, "serve", "--memory", "--sink", "--no-auth", "--listen", f"127.0.0.1:{PORT}"],
+        [options.flatout, "serve", "--memory", *sink, "--no-auth", "--listen", f"127.0.0.1:{PORT}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
@@ -86,9 +91,9 @@ def once(options, folder: Path, tool: str, program: str, case: str):
             "AWS_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        mounts = subprocess.Popen(command(tool, program, at, options), env=environment, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+        mounts = subprocess.Popen(command(tool, program, at, options, case), env=environment, stdout=subprocess.DEVNULL, stderr=sys.stderr)
         wait_until_mounted(at, mounts)
-        return measured(options, at, mounts.pid, case)
+        return measured(options, at, serving(tool, mounts.pid), case, folder)
     finally:
         subprocess.run(["umount", at], stderr=subprocess.DEVNULL)
         if mounts:
@@ -101,9 +106,20 @@ def once(options, folder: Path, tool: str, program: str, case: str):
         serve.wait()
 
 
-def command(tool: str, program: str, at: Path, options) -> list[str]:
-    if tool == "flatout":
-        return [program, "mount", "s3://bucket", str(at), "--foreground", "--endpoint-url", URL, "--no-sign-request", "--memory", options.memory]
+def serving(tool: str, pid: int) -> int:
+    if tool != "supervised":
+        return pid
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    return int(children.read_text().split()[0])
+
+
+def command(tool: str, program: str, at: Path, options, case: str) -> list[str]:
+    if tool in ("flatout", "supervised"):
+        more = ["--supervise"] if tool == "supervised" else []
+        # Modes and times are no part of objects, for nobody here.
+        more += ["--attributes", "ignore"] if case == "rsync" else []
+        line = ["mount", "s3://bucket", str(at), "--foreground", "--endpoint-url", URL, "--no-sign-request"]
+        return [program, *line, "--memory", options.memory, "--quiet", *more]
     if tool == "rclone":
         remote = f":s3,provider=Other,env_auth=true,endpoint='{URL}',force_path_style=true:bucket"
         return [program, "mount", remote, str(at), "--vfs-cache-mode", "off", "--transfers", "16"]
@@ -132,12 +148,24 @@ def peak_mib(pid: int) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def measured(options, at: Path, pid: int, case: str):
+def measured(options, at: Path, pid: int, case: str, folder: Path):
     before, started = cpu(pid), time.perf_counter()
     try:
         if case == "small":
             small(at, options.files)
             units = options.files / 1000
+        elif case == "rsync":
+            source = folder / "tree"
+            tree(source, options.files // 4)
+            before, started = cpu(pid), time.perf_counter()
+            subprocess.run(["rsync", "-a", f"{source}/", at], check=True, stderr=subprocess.DEVNULL)
+            units = options.files // 4 / 1000
+        elif case == "torch":
+            # Without the time that its import takes.
+            save = "import sys, time, torch; t = torch.zeros(int(sys.argv[2]) << 18); b = time.perf_counter(); torch.save(t, sys.argv[1]); print(time.perf_counter() - b)"
+            saved = subprocess.run(["/usr/bin/python3", "-c", save, at / "t.pt", str(options.mib // 2)], check=True, stdout=subprocess.PIPE, text=True)
+            units = options.mib / 2048
+            return units / float(saved.stdout), (cpu(pid) - before) / units, peak_mib(pid)
         elif case == "four":
             each = options.mib // 4
             writers = [subprocess.Popen(dd(at / f"f{number}", each, True)) for number in range(4)]
@@ -151,8 +179,15 @@ def measured(options, at: Path, pid: int, case: str):
         print(f"{case}: {error}")
         return None
     seconds = time.perf_counter() - started
-    rate = options.files / seconds if case == "small" else units / seconds
+    rate = 1000 * units / seconds if case in ("small", "rsync") else units / seconds
     return rate, (cpu(pid) - before) / units, peak_mib(pid)
+
+
+def tree(at: Path, files: int):
+    for number in range(0 if at.exists() else files):
+        folder = at / str(number % 50)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(number)).write_bytes(os.urandom(16 << 10))
 
 
 def dd(path: Path, mib: int, direct: bool) -> list[str]:

@@ -66,9 +66,11 @@ impl FuseConnection {
     }
 
     /// Answers `EIO` to what another process has read and not answered.
-    pub fn fail_unanswered(&self) {
+    /// `each` is called with their numbers before.
+    pub fn fail_unanswered(&self, each: impl Fn(u64)) {
         let rows = self.unanswered.as_ref().and_then(|table| table.rows()).unwrap_or_default();
         for (_, unique, _) in rows.into_iter().filter(|row| row.0 == UNANSWERED) {
+            each(unique);
             self.fail(unique, Errno::IO.raw_os_error());
         }
     }

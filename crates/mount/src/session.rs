@@ -138,6 +138,8 @@ pub struct Unmounter {
     connection: Weak<FuseConnection>,
     /// The session is over: a mount at its mount point is not ours.
     over: Arc<AtomicBool>,
+    /// Another process goes on where this one breaks off.
+    is_lasting: bool,
 }
 
 /// Mounts, by mount(2) where that is allowed, else by fusermount3; or takes over the descriptor of a mount
@@ -162,7 +164,7 @@ impl UnservedMount {
             return Err(Error::new(ErrorKind::Internal, "it is served already").during("mount", source));
         };
         let connection = FuseConnection::new(Device::new(attached.device));
-        let unmounter = Unmounter::of(attached.identity, &connection);
+        let unmounter = Unmounter::of(attached.identity, &connection, false);
         let served = first_request(&connection.device, &self.options).and_then(|agreed| {
             serve(connection, files, observer, &self.options, &unmounter, (agreed, attached.knows_pids))
         });
@@ -194,12 +196,12 @@ pub(crate) fn serve_lasting<F: Files>(
     let resends = parameters.resends;
     let unanswered = (!resends).then_some(table as Arc<dyn SharedTable>);
     let connection = FuseConnection::of(Device::new(device), unanswered);
-    let unmounter = Unmounter::of(identity, &connection);
+    let unmounter = Unmounter::of(identity, &connection, true);
     match (takes_over, resends) {
         (false, _) => {}
         // Before the first is read: what this process has read is sent again, too.
         (true, true) => drop(connection.device.notify(abi::notify::RESEND, &[])),
-        (true, false) => connection.fail_unanswered(),
+        (true, false) => connection.fail_unanswered(|unique| files.take_back(unique)),
     }
     serve(connection, files, observer, options, &unmounter, (parameters, knows_pids))
         .map_err(|error| error.during("mount", options.mount_point.display()))
@@ -348,8 +350,11 @@ fn read_requests<F: Files>(
     struct EndAll(Option<Unmounter>);
     impl Drop for EndAll {
         fn drop(&mut self) {
-            if let Some(unmounter) = &self.0 {
-                unmounter.end();
+            match &self.0 {
+                // Whoever goes on starts when this process is gone.
+                Some(unmounter) if unmounter.is_lasting => std::process::abort(),
+                Some(unmounter) => drop(unmounter.end()),
+                None => {}
             }
         }
     }
@@ -443,6 +448,10 @@ impl Drop for Session {
         if self.threads.is_empty() {
             return;
         }
+        // Another process goes on with it.
+        if self.unmounter.is_lasting {
+            return;
+        }
         // If it has ended by itself, its device number may be in use again.
         if self.threads.iter().all(JoinHandle::is_finished) || self.unmounter.end() {
             let _ = self.finish();
@@ -451,8 +460,9 @@ impl Drop for Session {
 }
 
 impl Unmounter {
-    fn of(identity: MountIdentity, connection: &Arc<FuseConnection>) -> Unmounter {
-        Unmounter { identity, connection: Arc::downgrade(connection), over: Arc::default() }
+    fn of(identity: MountIdentity, connection: &Arc<FuseConnection>, is_lasting: bool) -> Unmounter {
+        let connection = Arc::downgrade(connection);
+        Unmounter { identity, connection, over: Arc::default(), is_lasting }
     }
 
     /// Unmounts it; an error if it is in use. With `lazy` it is out of sight at once, and the session ends

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use flatout_engine::{Dialect, Error, ErrorKind};
 use flatout_mount::MountPoint;
@@ -28,6 +28,8 @@ pub struct MountPlan {
     pub state_folder: Option<PathBuf>,
     /// The process that keeps the mount if this one dies; 0 for none.
     pub supervisor: Arc<AtomicU32>,
+    /// Renames that a killed mount has left are being ended.
+    pub(crate) is_ending_renames: Arc<AtomicBool>,
 }
 
 impl MountPlan {
@@ -81,6 +83,7 @@ impl MountPlan {
             default_permissions: !options.no_permissions,
             state_folder: None,
             supervisor: Arc::default(),
+            is_ending_renames: Arc::default(),
         }
     }
 }

@@ -47,12 +47,18 @@ pub(crate) struct RenameRecords {
     folder: PathBuf,
     prefix: String,
     count: AtomicU64,
+    is_ending_others: Arc<AtomicBool>,
 }
 
 impl RenameRecords {
     /// For a mount of `source` at `origin`.
-    pub(crate) fn new(folder: &Path, (source, origin): (&str, &str)) -> RenameRecords {
-        RenameRecords { folder: folder.to_owned(), prefix: prefix(source, origin), count: AtomicU64::new(0) }
+    pub(crate) fn new(
+        folder: &Path,
+        (source, origin): (&str, &str),
+        is_ending_others: Arc<AtomicBool>,
+    ) -> RenameRecords {
+        let (folder, prefix) = (folder.to_owned(), prefix(source, origin));
+        RenameRecords { folder, prefix, count: AtomicU64::new(0), is_ending_others }
     }
 
     fn write(&self, rename: &FolderRename) -> io::Result<RenameFile> {
@@ -83,6 +89,10 @@ impl RenameJournal for RenameRecords {
             Ok(file) => Ok(Box::new(file)),
             Err(error) => Err(failed(&self.folder, &error)),
         }
+    }
+
+    fn is_ending_others(&self) -> bool {
+        self.is_ending_others.load(Ordering::Acquire)
     }
 }
 
@@ -234,13 +244,19 @@ pub fn end_renames(client: &Arc<Client>, plan: &MountPlan, log: &Arc<MountLog>) 
         return;
     }
     let (tell, told) = std::sync::mpsc::channel::<()>();
-    let (client, its_log) = (client.clone(), log.clone());
+    let (client, its_log, is_ending) = (client.clone(), log.clone(), plan.is_ending_renames.clone());
+    is_ending.store(true, Ordering::Release);
+    let ended = is_ending.clone();
     let work = move || {
         let _tell = tell;
         left.into_iter().for_each(|left| left.end(&client, &its_log));
+        ended.store(false, Ordering::Release);
     };
     // Without a thread the next mount does it.
     let begun = std::thread::Builder::new().name("renames".to_owned()).spawn(work);
+    if begun.is_err() {
+        is_ending.store(false, Ordering::Release);
+    }
     if begun.is_ok() && told.recv_timeout(WAIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         log.say(
             "renames of folders that a killed mount has left are still being ended: until then, objects \
@@ -352,7 +368,7 @@ mod tests {
     /// A file as it is after these steps of its rename, whose mount was killed then.
     fn file_after(steps: impl Fn(&dyn RenameRecord)) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let record = RenameRecords::new(folder.path(), ABOUT).begin(&rename()).unwrap();
+        let record = RenameRecords::new(folder.path(), ABOUT, Arc::default()).begin(&rename()).unwrap();
         steps(&*record);
         drop(record);
         let path = files(folder.path()).remove(0);
@@ -434,9 +450,11 @@ mod tests {
     #[test]
     fn records_of_mounts_that_live_and_of_other_sources_are_not_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let records = RenameRecords::new(folder.path(), ABOUT);
+        let records = RenameRecords::new(folder.path(), ABOUT, Arc::default());
         let (one, other) = (records.begin(&rename()).unwrap(), records.begin(&rename()).unwrap());
-        let elsewhere = RenameRecords::new(folder.path(), ("s3://b/", "http://y")).begin(&rename()).unwrap();
+        let elsewhere = RenameRecords::new(folder.path(), ("s3://b/", "http://y"), Arc::default())
+            .begin(&rename())
+            .unwrap();
         assert_eq!((files(folder.path()).len(), left(folder.path()).len()), (3, 0));
         one.ended();
         drop((other, elsewhere));
@@ -455,6 +473,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "").unwrap();
-        assert!(RenameRecords::new(&path.join("below"), ABOUT).begin(&rename()).is_err());
+        assert!(RenameRecords::new(&path.join("below"), ABOUT, Arc::default()).begin(&rename()).is_err());
     }
 }

@@ -102,7 +102,7 @@ fn upload_notes(plan: &MountPlan) -> Option<Arc<dyn UploadNotes>> {
 
 fn rename_journal(plan: &MountPlan) -> Option<Arc<dyn RenameJournal>> {
     let (folder, (source, origin)) = (plan.state_folder.as_deref()?, plan.identity());
-    Some(Arc::new(RenameRecords::new(folder, (&source, &origin))))
+    Some(Arc::new(RenameRecords::new(folder, (&source, &origin), plan.is_ending_renames.clone())))
 }
 
 /// Beside the mount: an origin that is slow must not keep it from being served.
@@ -245,6 +245,11 @@ pub enum NotNow {
 }
 
 impl Handover {
+    /// Answers what has come since [`Handover::pause`], and goes on.
+    pub fn resume(&self) {
+        self.watch.resume();
+    }
+
     /// Answers nothing more, so that this process can end.
     ///
     /// # Errors
@@ -255,7 +260,7 @@ impl Handover {
         if is_quiet && unsent.is_empty() {
             return Ok(());
         }
-        self.watch.resume();
+        self.resume();
         Err(if unsent.is_empty() { NotNow::Busy } else { NotNow::Unsent(unsent) })
     }
 }

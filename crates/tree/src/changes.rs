@@ -251,7 +251,8 @@ impl<S: ObjectStore> Changes<S> {
             self.writers.publish(ino, work)?;
         }
         let condition = if exclusive { Condition::Absent } else { Condition::None };
-        let copied = store.copy(&source, &target, condition)?;
+        let notes = self.names.config.upload_notes.clone();
+        let copied = store.copy(&source, &target, condition, notes)?;
         if let Some(replaced_work) = &mut replaced_work {
             replaced_work.remove_name(&self.writers.buffers);
         }
@@ -302,9 +303,13 @@ impl<S: ObjectStore> Changes<S> {
             let key = format!("{}{}/", above.key(), to.1);
             (ino, source, above.with_key(key).ok_or_else(unlisted)?)
         };
+        if self.names.config.rename_journal.as_ref().is_some_and(|journal| journal.is_ending_others()) {
+            let cause = "renames that a killed mount has left are still being ended";
+            return Err(busy(&source, cause, "try again in a moment"));
+        }
         let _moving = Moving::begin(&self.names, ino);
         if self.names.table().is_written_below(ino) {
-            return Err(busy(&FolderLocation::Prefix(source)));
+            return Err(busy(&source, "a file in it is being written", "close the file first"));
         }
         let replaced = if is_there { Some(self.folder(to.0, to.1)?) } else { None };
         let marker = replaced.map(|replaced| self.check_empty(replaced)).transpose()?.flatten();
@@ -348,7 +353,7 @@ impl<S: ObjectStore> Changes<S> {
             record.ended();
             return Err(error);
         }
-        Ok(rename(&*self.names.store, folder, record)?)
+        Ok(rename(&*self.names.store, folder, record, self.names.config.upload_notes.clone())?)
     }
 
     /// The keys below a folder without its own, its marker included, unless they are more than may be
@@ -464,10 +469,8 @@ fn now_s<S: ObjectStore>(names: &Namespace<S>) -> u32 {
     u32::try_from(names.store.unix_s()).unwrap_or(u32::MAX)
 }
 
-fn busy(folder: &FolderLocation) -> FsError {
-    let error = Error::new(ErrorKind::Unsupported, "a file in it is being written")
-        .during("rename", folder.prefix())
-        .with_hint("close the file first");
+fn busy(folder: &Location, cause: &'static str, hint: &'static str) -> FsError {
+    let error = Error::new(ErrorKind::Unsupported, cause).during("rename", folder).with_hint(hint);
     FsError::because(libc::EBUSY, error)
 }
 

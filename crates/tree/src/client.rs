@@ -52,13 +52,10 @@ impl ObjectStore for Client {
         if let Some(object) = continues {
             put = put.continuing(object);
         }
-        let noted = notes.map(|notes| (notes, Arc::new(OnceLock::new())));
-        if let Some((notes, id)) = noted.clone() {
+        let noted = notes.map(NotedUpload::new);
+        if let Some(noted) = noted.clone() {
             let object = to.clone();
-            put = put.on_begun(move |upload_id| {
-                notes.begun(&object, upload_id);
-                let _ = id.set(upload_id.to_owned());
-            });
+            put = put.on_begun(move |upload_id| noted.begun(&object, upload_id));
         }
         Ok(ClientUpload { uploader, transfer: Client::put(self, put)?, noted })
     }
@@ -74,9 +71,21 @@ impl ObjectStore for Client {
         Ok((stored_version(&version, appended.position.at), appended.position))
     }
 
-    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
-        let copy = ServerCopy::new(from.clone(), to.clone()).on_condition(condition);
+    fn copy(
+        &self,
+        from: &Location,
+        to: &Location,
+        condition: Condition,
+        notes: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Copied, Error> {
+        let mut copy = ServerCopy::new(from.clone(), to.clone()).on_condition(condition);
+        let noted = notes.map(NotedUpload::new);
+        if let Some(noted) = noted.clone() {
+            let object = to.clone();
+            copy = copy.on_begun(move |upload_id| noted.begun(&object, upload_id));
+        }
         let report = Client::copy(self, copy)?.wait()?;
+        noted.iter().for_each(NotedUpload::ended);
         let source = report.stat.as_ref().and_then(|stat| stat.version.etag.as_deref());
         Ok(Copied { from_etag: source.map(|etag| quoted(etag).into_owned()), stored: stored(&report) })
     }
@@ -120,7 +129,26 @@ impl ObjectStore for Client {
 }
 
 /// Who hears of an upload, and its id once it has one.
-type NotedUpload = (Arc<dyn UploadNotes>, Arc<OnceLock<String>>);
+#[derive(Clone)]
+struct NotedUpload(Arc<dyn UploadNotes>, Arc<OnceLock<String>>);
+
+impl NotedUpload {
+    fn new(notes: Arc<dyn UploadNotes>) -> NotedUpload {
+        NotedUpload(notes, Arc::default())
+    }
+
+    fn begun(&self, object: &Location, upload_id: &str) {
+        self.0.begun(object, upload_id);
+        let _ = self.1.set(upload_id.to_owned());
+    }
+
+    /// The object is there.
+    fn ended(&self) {
+        if let Some(id) = self.1.get() {
+            self.0.ended(id);
+        }
+    }
+}
 
 /// An upload of a stream.
 pub struct ClientUpload {
@@ -147,11 +175,7 @@ impl ObjectUpload for ClientUpload {
     fn finish(self) -> Result<Stored, Error> {
         self.uploader.finish();
         let report = self.transfer.wait()?;
-        if let Some((notes, id)) = self.noted
-            && let Some(id) = id.get()
-        {
-            notes.ended(id);
-        }
+        self.noted.iter().for_each(NotedUpload::ended);
         Ok(stored(&report))
     }
 }

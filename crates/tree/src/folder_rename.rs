@@ -8,14 +8,14 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_engine::{Error, ErrorKind};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
-use crate::store::{Head, ObjectStore};
+use crate::store::{Head, ObjectStore, UploadNotes};
 
 /// Objects of a folder that are copied or deleted at once.
 const AT_ONCE: usize = 32;
@@ -70,6 +70,11 @@ pub trait RenameJournal: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// There is no record.
     fn begin(&self, rename: &FolderRename) -> Result<Box<dyn RenameRecord>, Error>;
+
+    /// Renames that another process has left are being ended: until then none is begun.
+    fn is_ending_others(&self) -> bool {
+        false
+    }
 }
 
 /// The record of a rename. One that is dropped without its end is for the next mount.
@@ -128,8 +133,9 @@ pub(crate) fn rename<S: ObjectStore>(
     store: &S,
     rename: &FolderRename,
     record: Box<dyn RenameRecord>,
+    notes: Option<Arc<dyn UploadNotes>>,
 ) -> Result<(), Error> {
-    let (copies, copied) = copy_all(store, rename, &*record);
+    let (copies, copied) = copy_all(store, rename, &*record, notes);
     if let Err(failed) = copied.and_then(|()| record.all_made()) {
         record.undoing();
         let end = undo(store, rename, &copies, u64::MAX);
@@ -199,12 +205,13 @@ fn copy_all<S: ObjectStore>(
     store: &S,
     rename: &FolderRename,
     record: &dyn RenameRecord,
+    notes: Option<Arc<dyn UploadNotes>>,
 ) -> (Vec<CopyState>, Result<(), Error>) {
     let (is_over, takes_no_condition) = (AtomicBool::new(false), AtomicBool::new(false));
     let copy = |name: &str| {
         let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
         if !takes_no_condition.load(Ordering::Relaxed) {
-            match store.copy(&source, &target, Condition::Absent) {
+            match store.copy(&source, &target, Condition::Absent, notes.clone()) {
                 // A server without such a condition: the folder was empty.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     takes_no_condition.store(true, Ordering::Relaxed);
@@ -212,7 +219,7 @@ fn copy_all<S: ObjectStore>(
                 copied => return copied,
             }
         }
-        store.copy(&source, &target, Condition::None)
+        store.copy(&source, &target, Condition::None, notes.clone())
     };
     let copied = many(&rename.names, |number, name| {
         if is_over.load(Ordering::Relaxed) {

@@ -80,8 +80,10 @@ impl OpenFolder {
     /// The place of another process that had this offset.
     fn left_at(&self, offset: u64) -> Option<FolderPlace> {
         let mut places = self.places();
-        let left = std::mem::take(&mut places.left);
-        left.into_iter().find(|place| place.offset == offset)
+        let left = std::mem::take(&mut places.left).into_iter().find(|place| place.offset == offset)?;
+        // Where this process dies, too, the kernel may ask for it once more.
+        places.read[1] = Some(left.clone());
+        Some(left)
     }
 
     /// Lets go of the listing: the folder is read from its start, and its entries get new places.

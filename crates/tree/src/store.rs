@@ -59,11 +59,18 @@ pub trait ObjectStore: Send + Sync + 'static {
         bytes: Arc<Vec<u8>>,
     ) -> Result<(Stored, AppendPosition), Error>;
 
-    /// Copies an object within the store: the version that is there now, which the answer names.
+    /// Copies an object within the store: the version that is there now, which the answer names. `notes`
+    /// hears of the upload of a long one.
     ///
     /// # Errors
     /// The origin's refusal, or the network's; `Changed` where the condition does not hold.
-    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error>;
+    fn copy(
+        &self,
+        from: &Location,
+        to: &Location,
+        condition: Condition,
+        notes: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Copied, Error>;
 
     /// Deletes an object. One that is not there counts as deleted.
     ///

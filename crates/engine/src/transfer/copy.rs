@@ -1,5 +1,4 @@
-//! A copy within a service: one request for a short object, parts for a long one. No byte passes through
-//! here.
+//! A copy within a service: one request for a short object, parts for a long one.
 //!
 //! ```text
 //! HEAD source ─┬─ short: copy                         the object is there whole, or not at all
@@ -9,7 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use flatout_policy::upload::copy_part_bytes;
@@ -34,6 +33,7 @@ use crate::shard::call::call_whole;
 use crate::sink::end::{End, OnEnd};
 use crate::transfer::copied_parts::{IN_FLIGHT, PartsInFlight};
 use crate::transfer::guard::TransferGuard;
+use crate::transfer::put::OnBegun;
 use crate::transfer::resources::Resources;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
 use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
@@ -54,6 +54,7 @@ pub struct ServerCopy {
     pub(crate) to: Location,
     pub(crate) options: ObjectOptions,
     pub(crate) condition: Condition,
+    pub(crate) on_begun: Option<OnBegun>,
     pub(crate) on_end: Option<OnEnd>,
 }
 
@@ -61,7 +62,7 @@ impl ServerCopy {
     /// A copy of the newest version of `from`.
     pub fn new(from: Location, to: Location) -> ServerCopy {
         let (options, condition) = (ObjectOptions::default(), Condition::None);
-        ServerCopy { from, version_id: None, to, options, condition, on_end: None }
+        ServerCopy { from, version_id: None, to, options, condition, on_begun: None, on_end: None }
     }
 
     /// Copies that version of the source.
@@ -83,6 +84,13 @@ impl ServerCopy {
     #[must_use]
     pub fn on_condition(mut self, condition: Condition) -> ServerCopy {
         self.condition = condition;
+        self
+    }
+
+    /// As [`crate::Put::on_begun`], where the object is copied in parts.
+    #[must_use]
+    pub fn on_begun(mut self, on_begun: impl FnOnce(&str) + Send + 'static) -> ServerCopy {
+        self.on_begun = Some(Box::new(on_begun));
         self
     }
 
@@ -111,6 +119,7 @@ pub(crate) struct CopyTransfer {
     bytes: OnceLock<u64>,
     /// Set where the object is copied in parts.
     upload_id: OnceLock<Arc<str>>,
+    on_begun: Mutex<Option<OnBegun>>,
     stored: OnceLock<Stored>,
     /// Its parts are being deleted, or have been.
     is_aborting: AtomicBool,
@@ -155,6 +164,7 @@ impl CopyTransfer {
             verify,
             bytes: OnceLock::new(),
             upload_id: OnceLock::new(),
+            on_begun: Mutex::new(copy.on_begun),
             stored: OnceLock::new(),
             is_aborting: AtomicBool::new(false),
             has_left_parts: AtomicBool::new(false),
@@ -422,8 +432,9 @@ async fn begin(
             let upload_id = upload_answers::parse_created(&body)
                 .map_err(|nonsense| nonsensical("upload id", &nonsense))?;
             let upload_id: Arc<str> = upload_id.into();
-            let fresh = owner.upload_id.set(upload_id.clone()).is_ok();
-            assert!(fresh, "an upload begins once");
+            assert!(owner.upload_id.set(upload_id.clone()).is_ok(), "an upload begins once");
+            let hear = owner.on_begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+            hear.into_iter().for_each(|hear| hear(&upload_id));
             if owner.transfer.is_stopped() {
                 abort(&on, &owner).await;
             }

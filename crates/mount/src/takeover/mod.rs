@@ -45,9 +45,10 @@ pub(crate) struct About {
     pub parameters: SessionParameters,
 }
 
-const FORMAT: u32 = 1;
-
 impl LastingMount {
+    /// Of what is handed over. Programs of one format can go on with each other's mounts.
+    pub const FORMAT: u32 = 1;
+
     /// Mounts, and answers INIT.
     ///
     /// # Errors
@@ -81,7 +82,7 @@ impl LastingMount {
         let device = Device::new(device);
         let parameters = session::first_request(&device, options)?;
         let MountIdentity { point, device: number } = identity.clone();
-        let about = About { format: FORMAT, point, device: number, knows_pids, parameters };
+        let about = About { format: LastingMount::FORMAT, point, device: number, knows_pids, parameters };
         Ok(LastingMount { device: device.into_descriptor(), about, table: Arc::new(table) })
     }
 
@@ -132,7 +133,7 @@ impl LastingMount {
         let (about, descriptors) = message::receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let foreign = |cause: &str| io::Error::new(io::ErrorKind::InvalidData, cause.to_owned());
         let format: Format = serde_json::from_slice(&about)?;
-        if format.format != FORMAT {
+        if format.format != LastingMount::FORMAT {
             return Err(foreign("the other program is of a version that cannot hand a mount to this one"));
         }
         let about = serde_json::from_slice(&about)?;

@@ -58,7 +58,8 @@ impl SharedMemory {
         SharedMemory::of(file.into())
     }
 
-    /// The table that another process has written by this descriptor.
+    /// The table that another process has written by this descriptor. To be written to once its rows were
+    /// read, by one process at a time.
     ///
     /// # Errors
     /// It is no such table.
@@ -66,13 +67,7 @@ impl SharedMemory {
         let file = File::from(descriptor);
         let start = number_at(&file, START_AT)?;
         let state = State { start, end: file.metadata()?.len(), counted: 0 };
-        let table = SharedMemory { file, state: Mutex::new(state) };
-        {
-            let mut state = table.state();
-            // A row that was cut off is none.
-            state.end = table.scan(&state, &mut |_, _, _, _| Ok(()))?;
-        }
-        Ok(table)
+        Ok(SharedMemory { file, state: Mutex::new(state) })
     }
 
     /// Another descriptor of it.
@@ -204,7 +199,7 @@ impl SharedTable for SharedMemory {
     }
 
     fn rows(&self) -> Option<Vec<(u8, u64, Vec<u8>)>> {
-        let state = self.state();
+        let mut state = self.state();
         if number_at(&self.file, WHOLE_AT).ok()? != 1 {
             return None;
         }
@@ -216,7 +211,9 @@ impl SharedTable for SharedMemory {
             }
             Ok(())
         });
-        scanned.ok()?;
+        // A row that was cut off is none, and must not end in the midst of the next.
+        state.end = scanned.ok()?;
+        self.file.set_len(state.end).ok()?;
         Some(rows.into_iter().map(|((kind, id), value)| (kind, id, value)).collect())
     }
 }
@@ -262,9 +259,9 @@ mod tests {
             assert_eq!(sorted(&next), [(1, 7, b"one".to_vec())], "{cut}");
             next.put(1, 9, b"");
             assert_eq!(sorted(&SharedMemory::of(table.descriptor().unwrap()).unwrap()).len(), 2);
-            table.file.set_len(length).unwrap();
-            table.file.write_all_at(&[0; 13], length - 113).unwrap();
-            let row = [&100_u32.to_ne_bytes()[..], &[1], &8_u64.to_ne_bytes()].concat();
+            table.file.set_len(length - 113).unwrap();
+            // Whose rest would be rows by itself.
+            let row = [&100_u32.to_ne_bytes()[..], &[1], &8_u64.to_ne_bytes(), &[0; 100]].concat();
             table.file.write_all_at(&row, length - 113).unwrap();
         }
     }

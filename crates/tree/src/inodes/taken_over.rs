@@ -12,6 +12,8 @@ impl InodeTable {
     /// Inserts the nodes of another process under their numbers. Nothing is known of their names: the origin
     /// is asked again.
     pub(crate) fn take_over(&mut self, state: &KeptState, now_ms: u64) {
+        // The rows are there.
+        let kept = std::mem::take(&mut self.kept);
         self.generations = state.nodes.values().map(|node| node.generation).max().unwrap_or(0);
         for (&ino, node) in &state.nodes {
             self.insert_with_folders(ino, node, state);
@@ -33,6 +35,9 @@ impl InodeTable {
         for &ino in &state.made_here {
             self.set_made_here(ino, true, now_ms);
         }
+        self.kept = kept;
+        let is_lost = |ino: &&u64| self.get(**ino).is_none();
+        state.nodes.keys().filter(is_lost).for_each(|&ino| self.kept.node_gone(ino));
     }
 
     /// Those that no handle and no lookup needs go.
@@ -53,7 +58,7 @@ impl InodeTable {
                 break;
             }
             let Some(above) = state.nodes.get(&parent).filter(|_| chain.len() <= state.nodes.len()) else {
-                return chain.iter().for_each(|(ino, _)| self.kept.node_gone(*ino));
+                return;
             };
             chain.push((parent, above));
         }
@@ -87,6 +92,5 @@ impl InodeTable {
         };
         // What the kernel has of a file that is not open is not known.
         inode.has_changed = kind == FileKind::File && version.is_none();
-        self.keep_name(ino);
     }
 }

@@ -39,7 +39,9 @@ impl<S: ObjectStore> FileWriter<S> {
 
     /// Whether bytes are in this process alone, or may be: it does not wait for its turn.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.try_work().is_none_or(|work| work.is_dirty && work.is_kept_unsent && work.failure.is_none())
+        self.try_work().is_none_or(|work| {
+            (work.is_dirty || work.is_nameless) && work.is_kept_unsent && work.failure.is_none()
+        })
     }
 }
 

@@ -353,7 +353,13 @@ impl ObjectStore for Memory {
         Ok((made, AppendPosition { at, ..position }))
     }
 
-    fn copy(&self, from: &Location, to: &Location, condition: Condition) -> Result<Copied, Error> {
+    fn copy(
+        &self,
+        from: &Location,
+        to: &Location,
+        condition: Condition,
+        _: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Copied, Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         self.pass()?;
         let (bucket, key) = from.in_bucket().unwrap();

@@ -294,7 +294,7 @@ fn a_young_copy_that_was_not_noted_is_of_another_client() {
         names: vec!["a".to_owned()],
     };
     let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
-    ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None).unwrap();
+    ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None, None).unwrap();
     let made_s = memory.object("new/a").unwrap().modified_s;
     for (until_s, left) in [(made_s - 1, 1), (made_s, 0)] {
         let state = RenameState { copies: vec![CopyState::Begun], is_all_made: false, until_s };

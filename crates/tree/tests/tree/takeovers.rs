@@ -322,8 +322,12 @@ fn a_folder_is_read_on_whatever_was_changed() {
         }
         offset = taken.last().unwrap().1;
         seen.extend(taken.into_iter().map(|(name, _)| name));
-        // The kernel has not heard of these any more.
+        // The kernel has not heard of these any more, and asks the next process, or the one after it.
         take(&process.tree, offset, 3);
+        if round % 2 == 1 {
+            process = process.dies();
+            take(&process.tree, offset, 2);
+        }
         match round {
             0 => drop((memory.delete("01"), memory.put("001", ""))),
             1 => drop(memory.put("071", "")),

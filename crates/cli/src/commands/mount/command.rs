@@ -34,23 +34,29 @@ impl MountCommand {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<MountCommand, Failure> {
-        MountCommand::with(args, |mount_point, source, settings, options| {
+        MountCommand::with(args, writable, |mount_point, source, settings, options| {
             MountPlan::new(source, mount_point, settings, options)
         })
     }
 
-    /// Of a mount that stands, whose mount point is not looked at.
+    /// Of a mount that stands: neither its mount point nor any file is looked at.
     ///
     /// # Errors
     /// As [`MountCommand::of`].
     pub fn of_standing(args: &Mount) -> Result<MountCommand, Failure> {
-        MountCommand::with(args, |mount_point, source, settings, options| {
+        // They may lie in the mount.
+        let absolute = |flag: &str, file: PathBuf| {
+            std::path::absolute(&file)
+                .map_err(|error| Failure::local("mount", format!("{flag} {}", file.display()), &error))
+        };
+        MountCommand::with(args, absolute, |mount_point, source, settings, options| {
             Ok(MountPlan::of_standing(source, mount_point, settings, options))
         })
     }
 
     fn with(
         args: &Mount,
+        file: impl Fn(&str, PathBuf) -> Result<PathBuf, Failure>,
         plan: impl FnOnce(&Path, MountSource, Settings, &MountOptions) -> Result<MountPlan, Error>,
     ) -> Result<MountCommand, Failure> {
         let mut options = MountOptions::parse(&args.options, args.last_counts).map_err(refused_option)?;
@@ -75,8 +81,8 @@ impl MountCommand {
             silent: args.is_silent,
             metrics: args.metrics.or(options.metrics),
             // In the foreground none is written.
-            log: log.filter(|_| !foreground).map(|log| writable("--log", log)).transpose()?,
-            stats: stats.map(|stats| writable("--stats", stats)).transpose()?,
+            log: log.filter(|_| !foreground).map(|log| file("--log", log)).transpose()?,
+            stats: stats.map(|stats| file("--stats", stats)).transpose()?,
             notes,
         })
     }

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -240,17 +241,27 @@ fn a_mount_that_nobody_can_serve_ends_with_errors() {
     place.mounted("s3://bucket", &origin.url(), &["--supervise"]);
     let (_, keeps) = both(&place).unwrap();
     let user = File::open(place.at("f")).unwrap();
-    // Each dies as soon as it is there.
+    // Each dies as soon as it serves, or before, as by a request that none of them survives.
     let start = Instant::now();
-    while is_alive(keeps) && start.elapsed() < Duration::from_secs(60) {
-        children(keeps).into_iter().for_each(|child| signal("KILL", child));
+    for round in 0.. {
+        if !is_alive(keeps) || start.elapsed() > Duration::from_secs(60) {
+            break;
+        }
+        let serve = place.pids();
+        let dies = |child: &u32| round % 3 == 0 || serve.contains(child);
+        for child in children(keeps).into_iter().filter(dies) {
+            // One that has just died is not there.
+            let kill = ["-9", &child.to_string()];
+            let _ = Command::new("kill").args(kill).stderr(Stdio::null()).status();
+        }
         thread::sleep(Duration::from_millis(5));
     }
     assert!(!is_alive(keeps), "it gives up");
     assert!(user.read_at(&mut [0; 9], 0).is_err(), "and nobody waits for ever");
     drop(user);
     wait_until("it is unmounted", || !place.is_mounted());
-    assert!(place.log().contains("it is given up, and its users get errors"), "{}", place.log());
+    let log = place.log();
+    assert!(log.contains("its users get errors from now on") && log.contains("it is given up"), "{log}");
     place.is_clear();
 }
 
@@ -294,6 +305,46 @@ fn another_program_goes_on_with_a_mount() {
     });
     assert_eq!(fs::read(origin.root().join("bucket/log")).unwrap(), b"one two");
     assert!(!place.log().contains("died"), "{}", place.log());
+    place.unmounted();
+}
+
+/// The one that serves waits for a writer, and would be the last who has the mount.
+#[test]
+fn a_supervisor_that_dies_during_an_upgrade_loses_nothing() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--supervise"]);
+    let (serves, keeps) = both(&place).unwrap();
+    let mut log = File::create(place.at("log")).unwrap();
+    log.write_all(b"one").unwrap();
+    let mut upgrade = place.flatout(&["mount", "--upgrade", &place.mnt_text()]);
+    let mut upgrading = upgrade.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    signal("KILL", keeps);
+    assert!(!upgrading.wait().unwrap().success());
+    log.sync_all().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    log.write_all(b"two").unwrap();
+    log.sync_all().unwrap();
+    assert_eq!(fs::read(origin.root().join("bucket/log")).unwrap(), b"onetwo");
+    drop(log);
+    assert_eq!(both_without(&place, keeps).0, serves, "it serves on, with another supervisor");
+    place.unmounted();
+}
+
+#[test]
+fn it_goes_on_where_it_was_started_in_its_own_folder() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+    let mut mount = place.flatout(&["mount", "s3://bucket", ".", "--supervise", "--no-sign-request"]);
+    mount.args(["--endpoint-url", &origin.url(), "--attribute-lifetime", "0s", "--stats", "stats.json"]);
+    run(mount.current_dir(place.mnt())).clean();
+    let (serves, keeps) = both(&place).unwrap();
+    signal("KILL", serves);
+    assert_eq!(fs::read(place.at("f")).unwrap(), b"f");
+    signal("KILL", keeps);
+    let (serves, _) = both_without(&place, keeps);
+    signal("KILL", serves);
+    assert_eq!(fs::read(place.at("f")).unwrap(), b"f");
+    both_without(&place, serves);
     place.unmounted();
 }
 

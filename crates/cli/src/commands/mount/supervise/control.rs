@@ -23,6 +23,9 @@ use crate::failure::Failure;
 /// Longer than a supervisor takes to wait for files that are being written.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A client that is slower keeps no other waiting.
+const ASKS_WITHIN: Duration = Duration::from_secs(2);
+
 /// What a supervisor is asked to do.
 pub struct UpgradeRequest {
     pub program: PathBuf,
@@ -47,7 +50,9 @@ impl ControlSocket {
         let socket = ControlSocket(path);
         let hear = move || {
             for stream in listener.incoming().flatten() {
-                if is_own_or_root(&stream)
+                let is_prompt = stream.set_read_timeout(Some(ASKS_WITHIN)).is_ok();
+                if is_prompt
+                    && is_own_or_root(&stream)
                     && let Ok(Some(Upgrade { program })) = messages::receive(&stream)
                 {
                     let answer = Box::new(move |answer| {

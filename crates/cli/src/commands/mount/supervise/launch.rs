@@ -1,8 +1,9 @@
 //! Processes that serve: how they are started, what they answer, how they ended.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -11,9 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use flatout_mount::LastingMount;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
@@ -30,13 +34,49 @@ pub const ADOPTS: &str = "--__adopts";
 const OWN: [&str; 3] = [SERVES, ADOPTS, "--__reports"];
 
 /// How processes of this command line are started.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Launcher {
-    pub program: PathBuf,
+    pub program: Program,
     /// Without the program.
     arguments: Vec<OsString>,
     /// Where the command line was typed: its paths may begin there.
     pub folder: PathBuf,
+}
+
+/// A program by its path, which may name another one by now; and the file as it was.
+#[derive(Clone)]
+pub struct Program {
+    path: PathBuf,
+    file: Arc<File>,
+}
+
+impl Program {
+    /// # Errors
+    /// There is no such file.
+    pub fn at(path: &Path) -> io::Result<Program> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        Ok(Program { path: path.to_owned(), file: Arc::new(file) })
+    }
+
+    /// This one, whatever has become of its path.
+    fn of_this_process() -> io::Result<Program> {
+        let own = Program::at(Path::new("/proc/self/exe"))?;
+        Ok(Program { path: std::env::current_exe().unwrap_or(own.path), file: own.file })
+    }
+
+    /// A path that names this very file. As long as it is the usual one, that is the name of the process.
+    fn path(&self) -> PathBuf {
+        let of = |about: Metadata| (about.dev(), about.ino());
+        match self.path.metadata().map(of).ok() == self.file.metadata().map(of).ok() {
+            true => self.path.clone(),
+            false => format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into(),
+        }
+    }
+
+    pub fn display(&self) -> std::path::Display<'_> {
+        self.path.display()
+    }
 }
 
 /// A process that serves, or is about to.
@@ -47,7 +87,12 @@ pub struct Daemon {
     pub is_heard: bool,
     /// None of one that another process has started.
     child: Option<Child>,
+    /// Of one that another process has started.
+    process: Option<OwnedFd>,
 }
+
+/// A process that goes on asks the origin for nothing that takes longer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 impl Launcher {
     /// # Errors
@@ -59,7 +104,8 @@ impl Launcher {
             arguments = line;
         }
         let folder = std::env::current_dir().map_err(refused)?;
-        Ok(Launcher { program: this_program(), arguments: arguments.split_off(1), folder })
+        let program = Program::of_this_process().map_err(refused)?;
+        Ok(Launcher { program, arguments: arguments.split_off(1), folder })
     }
 
     /// Starts it with `role` behind the command's name, and this socket as its standard input.
@@ -72,15 +118,15 @@ impl Launcher {
         let behind =
             arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
         arguments.insert(behind, role.into());
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.program.path());
         command.args(arguments).stdin(Stdio::from(OwnedFd::from(socket))).stdout(Stdio::null());
-        // Signals of a terminal go to the supervisor, which passes them on. The folder may be gone.
-        command.process_group(0).current_dir(if self.folder.is_dir() {
-            &self.folder
-        } else {
-            Path::new("/")
-        });
-        command.spawn()
+        // Signals of a terminal go to the supervisor, which passes them on.
+        command.process_group(0).current_dir(&self.folder);
+        match command.spawn() {
+            // The folder may be gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => command.current_dir("/").spawn(),
+            started => started,
+        }
     }
 
     /// Starts a process that serves, whose number is to be told to signals from then on.
@@ -92,26 +138,20 @@ impl Launcher {
         let (socket, theirs) = UnixStream::pair().map_err(refused)?;
         let child = self.spawn(SERVES, theirs).map_err(refused)?;
         serving.store(child.id(), Ordering::SeqCst);
-        let daemon = Daemon { socket, pid: child.id(), is_heard: false, child: Some(child) };
+        let daemon = Daemon { socket, pid: child.id(), is_heard: false, child: Some(child), process: None };
+        if takes_over {
+            daemon.socket.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(refused)?;
+        }
         daemon.tell(&ToDaemon::Begin { supervisor, takes_over });
         Ok(daemon)
     }
 }
 
-/// This program by its path, as long as that is this program: it may have been replaced by a newer one.
-fn this_program() -> PathBuf {
-    let own = PathBuf::from("/proc/self/exe");
-    let is_same = |path: &PathBuf| {
-        let file = |path: &Path| path.metadata().map(|about| (about.dev(), about.ino())).ok();
-        file(path) == file(&own)
-    };
-    std::env::current_exe().ok().filter(is_same).unwrap_or(own)
-}
-
 impl Daemon {
     /// One that another process has started.
     pub fn adopted(socket: UnixStream, pid: u32) -> Daemon {
-        Daemon { socket, pid, is_heard: false, child: None }
+        let process = number(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Daemon { socket, pid, is_heard: false, child: None, process }
     }
 
     /// Where it is gone, that is seen elsewhere.
@@ -121,13 +161,10 @@ impl Daemon {
 
     fn answer(&mut self) -> Result<ToSupervisor, Failure> {
         match messages::receive(&self.socket) {
-            Ok(Some(ToSupervisor::Failed(failure))) => {
-                self.wait();
-                Err(failure)
-            }
+            Ok(Some(ToSupervisor::Failed(failure))) => Err(failure),
             Ok(Some(message)) => Ok(message),
             Ok(None) => {
-                let how = self.wait();
+                let how = self.kill();
                 Err(Failure::internal(format!("mount: the process that was to serve it ended: {how}")))
             }
             Err(error) => Err(Failure::local("mount", "the process that is to serve it", &error)),
@@ -140,7 +177,11 @@ impl Daemon {
     /// Why it cannot.
     pub fn until_ready(&mut self) -> Result<(), Failure> {
         match self.answer()? {
-            ToSupervisor::Ready => Ok(()),
+            ToSupervisor::Ready { format } if format == LastingMount::FORMAT => Ok(()),
+            ToSupervisor::Ready { .. } => Err(Failure::usage(
+                "mount: the other program is of a version that cannot go on with this mount",
+            )
+            .with_hint("unmount it, and mount it again with that program")),
             other => Err(Failure::internal(format!("mount: not ready, but {other:?}"))),
         }
     }
@@ -152,7 +193,9 @@ impl Daemon {
     pub fn serve(&mut self, mount: &LastingMount) -> Result<Mounted, Failure> {
         self.tell(&ToDaemon::Serve);
         mount.send(&self.socket).map_err(|error| Failure::local("mount", "the descriptor", &error))?;
-        match self.answer()? {
+        let answer = self.answer()?;
+        let _ = self.socket.set_read_timeout(None);
+        match answer {
             ToSupervisor::Serves(said) => Ok(said),
             other => Err(Failure::internal(format!("mount: not served, but {other:?}"))),
         }
@@ -162,8 +205,23 @@ impl Daemon {
         self.tell(&ToDaemon::Stands { in_background, log });
     }
 
+    /// Ends it where it has not ended, and says how it ended: one that has closed its socket serves nobody.
+    pub fn kill(&mut self) -> String {
+        if let Some(process) = &self.process {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+        }
+        self.wait()
+    }
+
     /// Waits for its end, and says how it was.
     pub fn wait(&mut self) -> String {
+        if let Some(process) = &self.process {
+            // It can be read when it is over.
+            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], None);
+        }
         match self.child.as_mut().map(Child::wait) {
             Some(Ok(status)) => status.to_string(),
             _ => format!("process {}", self.pid),
@@ -183,9 +241,13 @@ impl Drop for Daemon {
     }
 }
 
+fn number(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
 /// Nothing where there is no such process.
 pub fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+    if let Some(pid) = number(pid) {
         let _ = kill_process(pid, signal);
     }
 }

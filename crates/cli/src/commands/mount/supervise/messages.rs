@@ -30,8 +30,10 @@ pub enum ToDaemon {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToSupervisor {
-    /// It could serve the mount.
-    Ready,
+    /// It could serve a mount of this format.
+    Ready {
+        format: u32,
+    },
     Failed(Failure),
     Serves(Mounted),
     /// Something would be lost if it ended.
@@ -58,7 +60,7 @@ pub fn send(socket: &UnixStream, message: &impl Serialize) -> io::Result<()> {
 /// Waits for the next message; `None` once the other side is gone.
 ///
 /// # Errors
-/// It is of another version.
+/// It is of another version (`InvalidData`), or the system's.
 pub fn receive<M: DeserializeOwned>(socket: &UnixStream) -> io::Result<Option<M>> {
     match flatout_mount::receive(socket)? {
         Some((bytes, _)) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -75,4 +77,16 @@ pub fn of_stdin() -> io::Result<UnixStream> {
     socket.peer_addr()?;
     rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
     Ok(socket)
+}
+
+/// Does `each` with every message, until the other side is gone.
+pub fn for_each<M: DeserializeOwned>(socket: &UnixStream, mut each: impl FnMut(M)) {
+    loop {
+        match receive(socket) {
+            Ok(Some(message)) => each(message),
+            // A newer program's.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
 }

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use flatout_mount::LastingMount;
 use flatout_mounting::MountLog;
+use rustix::process::Signal;
 
 pub use self::control::upgrade;
 use self::control::{ControlSocket, UpgradeRequest};
-use self::launch::{Daemon, Launcher};
+use self::launch::{Daemon, Launcher, Program};
 use self::messages::{Adoption, ToDaemon, ToSupervisor};
 use crate::commands::mount::command::MountCommand;
 use crate::commands::mount::{daemon, notify, serve, stands};
@@ -57,20 +58,13 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let mut daemon = begun?;
     daemon.until_ready()?;
     let mount = flatout_mounting::lasting_mount(&command.plan)?;
-    let given = daemon.serve(&mount);
-    let mut said = given.inspect_err(|_| drop(mount.unmount(true)))?;
-    said.supervisor_pid = Some(std::process::id());
-    let standing = if in_background { supervisor.open_log(command.log.as_deref(), &place)? } else { None };
-    said.log = supervisor.log_path.as_ref().map(|path| path.display().to_string());
-    daemon.stands(in_background, supervisor.log_path.clone());
-    if in_background {
-        supervisor.let_go(&said, standing)?;
-    } else {
-        console.outlast_reader();
-        stands(&said, command.silent, console)?;
+    if supervisor.launcher.folder.starts_with(&place) {
+        // A process that is started in the mount would wait for itself.
+        supervisor.launcher.folder = "/".into();
     }
+    let stands = supervisor.first(&mut daemon, &mount, &command, console);
+    stands.inspect_err(|_| drop(mount.unmount(true)))?;
     notify::send("READY=1");
-    supervisor.watch(&mut daemon);
     let ended = supervisor.supervise(daemon, mount);
     notify::send("STOPPING=1");
     ended
@@ -128,9 +122,10 @@ impl Supervisor {
         let log = Arc::new(MountLog::new(serve::on_terminal(console.is_quiet()), hint::worded));
         let (serving, is_to_end) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let (told, wanted) = (serving.clone(), is_to_end.clone());
-        console.interrupt.handle(move |_| {
-            wanted.store(true, Ordering::SeqCst);
-            launch::signal(told.load(Ordering::SeqCst), rustix::process::Signal::TERM);
+        console.interrupt.handle(move |_| match told.load(Ordering::SeqCst) {
+            // The next one hears of it.
+            0 => wanted.store(true, Ordering::SeqCst),
+            serving => launch::signal(serving, Signal::TERM),
         });
         launch::pass_usr1_on(serving.clone());
         let asked = sender.clone();
@@ -156,6 +151,28 @@ impl Supervisor {
         std::process::id()
     }
 
+    /// Has the mount served for the first time, and says so.
+    fn first(
+        &mut self,
+        daemon: &mut Daemon,
+        mount: &LastingMount,
+        command: &MountCommand,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        let mut said = daemon.serve(mount)?;
+        said.supervisor_pid = Some(std::process::id());
+        let place = command.plan.mount_point.clone();
+        let log = if self.in_background { self.open_log(command.log.as_deref(), &place)? } else { None };
+        said.log = self.log_path.as_ref().map(|path| path.display().to_string());
+        self.watch(daemon);
+        daemon.stands(self.in_background, self.log_path.clone());
+        if self.in_background {
+            return serve::let_go(&said, log, &self.log);
+        }
+        console.outlast_reader();
+        stands(&said, command.silent, console)
+    }
+
     fn open_log(&mut self, asked: Option<&Path>, mount_point: &Path) -> Result<Option<File>, Failure> {
         let opened = serve::open_log(asked, mount_point, &self.log)?;
         let (path, file) = opened.unzip();
@@ -163,28 +180,41 @@ impl Supervisor {
         Ok(file)
     }
 
-    /// Reports to the process that started this one, and lets go of its streams.
-    fn let_go(&self, said: &Mounted, file: Option<File>) -> Result<(), Failure> {
-        serve::let_go(said, file, &self.log)
-    }
-
-    /// Hears what the process says from now on.
+    /// Hears what the process says from now on. One that cannot be heard is ended, and another goes on.
     fn watch(&self, daemon: &mut Daemon) {
         let (pid, sender) = (daemon.pid, self.sender.clone());
-        let Ok(socket) = daemon.socket.try_clone() else { return };
-        let hear = move || {
-            while let Ok(Some(message)) = messages::receive::<ToSupervisor>(&socket) {
-                if sender.send(Event::Says(pid, message)).is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send(Event::Gone(pid));
-        };
-        daemon.is_heard = thread::Builder::new().name("hears".into()).spawn(hear).is_ok();
+        let heard = daemon.socket.try_clone().and_then(|socket| {
+            let hear = move || {
+                messages::for_each(&socket, |message| {
+                    // Nobody hears it any more where the mount has ended.
+                    let _ = sender.send(Event::Says(pid, message));
+                });
+                let _ = sender.send(Event::Gone(pid));
+            };
+            thread::Builder::new().name("hears".into()).spawn(hear)
+        });
+        daemon.is_heard = true;
+        if heard.is_err() {
+            daemon.kill();
+            let _ = self.sender.send(Event::Gone(pid));
+        }
+        // A signal that came when nobody served.
+        if self.is_to_end.swap(false, Ordering::SeqCst) {
+            launch::signal(pid, Signal::TERM);
+        }
     }
 
     /// Until it is unmounted.
-    fn supervise(&mut self, mut daemon: Daemon, mount: LastingMount) -> Result<Exit, Failure> {
+    fn supervise(&mut self, daemon: Daemon, mount: LastingMount) -> Result<Exit, Failure> {
+        let ended = self.until_end(daemon, &mount);
+        if let Err(failure) = &ended {
+            self.log.say(&format!("mount: its users get errors from now on: {failure}"));
+            mount.abort();
+        }
+        ended
+    }
+
+    fn until_end(&mut self, mut daemon: Daemon, mount: &LastingMount) -> Result<Exit, Failure> {
         let (mut since, mut short_lives) = (Instant::now(), 0);
         loop {
             let event = self.events.recv().expect("this process has a sender itself");
@@ -195,25 +225,21 @@ impl Supervisor {
                 }
                 Event::Gone(pid) if pid == daemon.pid => {
                     self.serving.store(0, Ordering::SeqCst);
-                    let how = daemon.wait();
+                    let how = daemon.kill();
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
-                    if !self.is_to_be_served(&mount) {
-                        return Ok(Exit::Clean);
-                    }
                     self.log.say(&format!("mount: the process that served it died ({how}): another goes on"));
-                    daemon = match self.start_again(&mount, &mut short_lives) {
-                        Ok(Some(next)) => next,
-                        Ok(None) => return Ok(Exit::Clean),
-                        Err(failure) => {
-                            mount.abort();
-                            return Err(self.given_up(failure));
-                        }
+                    daemon = match self.start_again(mount, &mut short_lives)? {
+                        Some(next) => next,
+                        None => return Ok(Exit::Clean),
                     };
                     since = Instant::now();
                 }
                 Event::Upgrade(request) => {
-                    let upgraded = self.upgrade(&mut daemon, &mount, &request.program);
+                    let upgraded = self.upgrade(&mut daemon, mount, &request.program);
                     let leaves = upgraded.is_ok() && self.in_background;
+                    if upgraded.is_ok() {
+                        since = Instant::now();
+                    }
                     (request.answer)(upgraded);
                     if leaves {
                         // The new program starts a supervisor of its own.
@@ -225,25 +251,39 @@ impl Supervisor {
         }
     }
 
-    /// Whether somebody can use the mount, and nobody wants it to end.
+    /// Whether somebody can use the mount, and nobody has wanted it to end meanwhile.
     fn is_to_be_served(&self, mount: &LastingMount) -> bool {
-        let is_ended = self.is_to_end.load(Ordering::SeqCst) && mount.unmount(false).is_ok();
-        mount.is_connected() && !is_ended
+        if !mount.is_connected() {
+            self.log.say("mount: it was unmounted, or its connection aborted");
+            return false;
+        }
+        // Where it is in use it goes on: the next signal is told to the process that serves then.
+        !self.is_to_end.swap(false, Ordering::SeqCst) || mount.unmount(false).is_err()
     }
 
     /// Another process that goes on; `None` where the mount has ended meanwhile.
+    ///
+    /// # Errors
+    /// Too many have died at once.
     fn start_again(&self, mount: &LastingMount, short_lives: &mut u32) -> Result<Option<Daemon>, Failure> {
         loop {
             if !self.is_to_be_served(mount) {
                 return Ok(None);
+            }
+            if *short_lives >= SHORT_LIVES_MOST {
+                let cause =
+                    format!("it is given up: {SHORT_LIVES_MOST} processes in a row have died at once");
+                return Err(
+                    Failure::internal(format!("mount: {cause}")).with_hint("unmount it, and mount it again")
+                );
             }
             if *short_lives > 0 {
                 thread::sleep(PAUSE_MOST.min(Duration::from_millis(20 << (*short_lives).min(6))));
             }
             match self.take_over(&self.launcher, mount) {
                 Ok(daemon) => return Ok(Some(daemon)),
-                Err(failure) if *short_lives >= SHORT_LIVES_MOST => return Err(failure),
                 Err(failure) => {
+                    self.serving.store(0, Ordering::SeqCst);
                     *short_lives += 1;
                     self.log.say(&format!("mount: it could not go on: {failure}"));
                 }
@@ -265,11 +305,6 @@ impl Supervisor {
         Ok(())
     }
 
-    fn given_up(&self, failure: Failure) -> Failure {
-        self.log.say(&format!("mount: it is given up, and its users get errors: {failure}"));
-        failure
-    }
-
     /// Has another program go on. Where that cannot, the one before does.
     fn upgrade(
         &mut self,
@@ -284,25 +319,28 @@ impl Supervisor {
             .with_hint("Linux 6.9 is needed; unmount it, and mount it again with the new program"));
         }
         let mut launcher = self.launcher.clone();
-        launcher.program = program.to_owned();
+        let unread = |error| Failure::local("mount --upgrade", program.display(), &error);
+        launcher.program = Program::at(program).map_err(unread)?;
         // Before anything is given up: it may not even start.
         let mut next = launcher.start(self.own_pid(), true, &AtomicU32::new(0))?;
         next.until_ready()?;
         self.until_handed_over(daemon)?;
-        daemon.wait();
-        self.serving.store(next.pid, Ordering::SeqCst);
+        self.serving.store(0, Ordering::SeqCst);
+        daemon.kill();
         match next.serve(mount) {
             Ok(mut said) => {
                 next.stands(self.in_background, self.log_path.clone());
                 self.watch(&mut next);
                 self.launcher = launcher;
+                self.serving.store(next.pid, Ordering::SeqCst);
                 *daemon = next;
                 said.supervisor_pid = Some(std::process::id());
                 self.log.say(&format!("mount: {} goes on (process {})", program.display(), said.pid));
                 Ok(said)
             }
             Err(failure) => {
-                *daemon = self.take_over(&self.launcher, mount)?;
+                // The program before goes on, as after a death.
+                let _ = self.sender.send(Event::Gone(daemon.pid));
                 Err(failure)
             }
         }

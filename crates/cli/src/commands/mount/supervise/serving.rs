@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use flatout_engine::Client;
 use flatout_mount::LastingMount;
 use flatout_mounting::{Handover, MountLog, MountSession, NotNow, Shutdown, StandingMount};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::launch::{ADOPTS, Launcher};
 use super::messages::{self, Adoption, ToDaemon, ToSupervisor};
@@ -55,7 +56,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     let Some(ToDaemon::Begin { supervisor, takes_over }) = messages::receive(socket).map_err(told)? else {
         return Err(gone());
     };
-    let launcher = Launcher::of_this_process()?;
+    let mut launcher = Launcher::of_this_process()?;
     let _armed = console.interrupt.arm();
     let mut command = if takes_over { MountCommand::of_standing(args)? } else { MountCommand::of(args)? };
     command.plan.supervisor.store(supervisor, Ordering::Relaxed);
@@ -68,11 +69,15 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
             Some((endpoints, serve::first_look(&command, &client, &log, console)?))
         }
     };
-    messages::send(socket, &ToSupervisor::Ready).map_err(told)?;
+    messages::send(socket, &ToSupervisor::Ready { format: LastingMount::FORMAT }).map_err(told)?;
     let Some(ToDaemon::Serve) = messages::receive(socket).map_err(told)? else { return Err(gone()) };
     let mount = LastingMount::receive(socket).map_err(told)?;
     if let Some(point) = mount.point() {
         command.plan.mount_point = point.to_owned();
+    }
+    // A process that is started in the mount would wait for itself.
+    if launcher.folder.starts_with(&command.plan.mount_point) {
+        launcher.folder = "/".into();
     }
     let (endpoints, tree, note) = match begun {
         Some((endpoints, (tree, note))) => {
@@ -155,16 +160,20 @@ impl Link {
     fn listen(&self) {
         let mut started: Option<Child> = None;
         loop {
-            let Some(socket) = self.socket().as_ref().and_then(|socket| socket.try_clone().ok()) else {
-                return;
-            };
-            while let Ok(Some(message)) = messages::receive(&socket) {
-                match message {
-                    ToDaemon::Stands { in_background, log } => self.on_stands(in_background, log),
-                    ToDaemon::HandOver => self.hand_over(&socket),
-                    ToDaemon::Begin { .. } | ToDaemon::Serve => {}
+            let socket = match self.socket().as_ref().map(UnixStream::try_clone) {
+                None => return,
+                Some(Ok(socket)) => socket,
+                // Without it nobody would see that the supervisor dies.
+                Some(Err(error)) => {
+                    self.say_unsupervised(&error);
+                    continue;
                 }
-            }
+            };
+            messages::for_each(&socket, |message| match message {
+                ToDaemon::Stands { in_background, log } => self.on_stands(in_background, log),
+                ToDaemon::HandOver => self.hand_over(&socket),
+                ToDaemon::Begin { .. } | ToDaemon::Serve => {}
+            });
             drop(socket);
             if let Some(mut child) = started.take() {
                 let _ = child.wait();
@@ -181,25 +190,30 @@ impl Link {
                 }
                 Err(error) => {
                     drop(link);
-                    let why = flatout_engine::plain(&error);
-                    self.log.say_limited(
-                        "supervisor",
-                        "it",
-                        &format!("mount: no supervisor can be started: {why}"),
-                    );
-                    self.supervisor.store(0, Ordering::Relaxed);
-                    thread::sleep(10 * PAUSE);
+                    self.say_unsupervised(&error);
                 }
             }
         }
     }
 
+    /// And waits a little.
+    fn say_unsupervised(&self, error: &std::io::Error) {
+        let why = flatout_engine::plain(error);
+        self.log.say_limited("supervisor", "it", &format!("mount: no supervisor can be started: {why}"));
+        self.supervisor.store(0, Ordering::Relaxed);
+        thread::sleep(10 * PAUSE);
+    }
+
     fn start_supervisor(&self) -> std::io::Result<(UnixStream, Child)> {
         let (socket, theirs) = UnixStream::pair()?;
-        let child = self.launcher.spawn(ADOPTS, theirs)?;
+        let mut child = self.launcher.spawn(ADOPTS, theirs)?;
         let (log, folder) = (self.log_path().clone(), self.launcher.folder.clone());
-        messages::send(&socket, &Adoption { pid: std::process::id(), log, folder })?;
-        self.mount.send(&socket)?;
+        let adoption = Adoption { pid: std::process::id(), log, folder };
+        let told = messages::send(&socket, &adoption).and_then(|()| self.mount.send(&socket));
+        if let Err(error) = told {
+            let _ = child.kill().and_then(|()| child.wait());
+            return Err(error);
+        }
         Ok((socket, child))
     }
 
@@ -223,6 +237,8 @@ impl Link {
         let since = Instant::now();
         loop {
             match self.handover.pause(QUIET_WITHIN) {
+                // Nobody is left who could have another process go on.
+                Ok(()) if is_gone(socket) => return self.handover.resume(),
                 Ok(()) => {
                     origin::remember(&self.client);
                     if let Some(path) = &self.said.socket {
@@ -239,6 +255,13 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether the other side is gone.
+fn is_gone(socket: &UnixStream) -> bool {
+    let mut looks = [PollFd::new(socket, PollFlags::IN)];
+    let looked = poll(&mut looks, Some(&Timespec::default()));
+    looked.is_ok() && looks[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Files that are named; of more there is only a count.
