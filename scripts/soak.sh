@@ -9,6 +9,8 @@
 #       every outage on every road, and the tables of how soon transfers went on
 #   scripts/soak.sh kills
 #       a download and an upload of 4 GiB, each killed with -9 at 20 moments and run again (scripts/resume_kill.py)
+#   scripts/soak.sh takeovers
+#       50 kills each of the process that serves a supervised mount, its supervisor, writers and readers, under load
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -65,6 +67,8 @@ kills() {
     done
     return $code
 }
+
+takeovers() { FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it mounts::takeovers:: -- --nocapture; }
 
 leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
 
@@ -209,6 +213,7 @@ all() {
     seeds "$@" || code=1
     outages || code=1
     kills || code=1
+    takeovers || code=1
     leaks || code=1
     (environments) || code=1
     (load) || code=1
@@ -217,6 +222,6 @@ all() {
 }
 
 case ${1:-} in
-    all | seeds | outages | kills | leaks | environments | load) "$@" ;;
+    all | seeds | outages | kills | takeovers | leaks | environments | load) "$@" ;;
     *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

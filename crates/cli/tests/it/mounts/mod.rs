@@ -12,6 +12,7 @@ mod options;
 mod refused;
 mod renames;
 mod semantics;
+mod sequences;
 mod services;
 mod takeovers;
 mod versions;
