@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flatout_engine::BlockingPool;
 use flatout_tree::{Caller, Files, FsError, Node, OpenMode, OpenedFile, Slices, WriteMoment};
@@ -148,9 +148,18 @@ impl<F: Files> Dispatcher<F> {
                 let (name, new_name, again) = (name.to_owned(), new_name.to_owned(), request.is_resent());
                 self.change(&request, Timed::Change, move |files| {
                     let (from, to) = ((node, &*name), (new_parent, &*new_name));
-                    match files.rename(from, to, exclusive) {
-                        Err(error) if again && is_absent(&error) && files.was_renamed(from, to)? => Ok(()),
-                        renamed => renamed,
+                    let since = Instant::now();
+                    loop {
+                        match files.rename(from, to, exclusive) {
+                            Err(error) if again && is_absent(&error) => {
+                                return if files.was_renamed(from, to)? { Ok(()) } else { Err(error) };
+                            }
+                            // What the process before had begun is being ended.
+                            Err(error) if again && is_busy(&error) && since.elapsed() < ENDS_WITHIN => {
+                                std::thread::sleep(LOOK_AGAIN);
+                            }
+                            renamed => return renamed,
+                        }
                     }
                 });
             }
@@ -505,6 +514,14 @@ impl<F> Clone for Dispatcher<F> {
             knows_pids: self.knows_pids,
         }
     }
+}
+
+/// How long a rename that is asked for again waits for the end of what was begun.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+fn is_busy(error: &FsError) -> bool {
+    error.errno == Errno::BUSY.raw_os_error()
 }
 
 fn is_absent(error: &FsError) -> bool {

@@ -111,9 +111,21 @@ struct RenameFile {
 impl RenameFile {
     fn note(&self, line: &str) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.write_all(line.as_bytes()).is_err() {
+        // Behind a line that was cut off nothing is read as it was meant.
+        if self.is_short.load(Ordering::Relaxed) || file.write_all(line.as_bytes()).is_err() {
             self.is_short.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+impl RenameFile {
+    fn note_durably(&self, line: &str) -> Result<(), Error> {
+        self.note(line);
+        if self.is_short.load(Ordering::Relaxed) {
+            return Err(failed(&self.path, &io::Error::from(io::ErrorKind::WriteZero)));
+        }
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.sync_all().map_err(|error| failed(&self.path, &error))
     }
 }
 
@@ -128,17 +140,15 @@ impl RenameRecord for RenameFile {
     }
 
     fn all_made(&self) -> Result<(), Error> {
-        self.note("copied\n");
-        if self.is_short.load(Ordering::Relaxed) {
-            return Err(failed(&self.path, &io::Error::from(io::ErrorKind::WriteZero)));
-        }
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.sync_all().map_err(|error| failed(&self.path, &error))
+        self.note_durably("copied\n")
     }
 
-    fn undoing(&self) {
-        self.note("undoing\n");
-        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).sync_all();
+    fn undoing(&self) -> Result<(), Error> {
+        // Where a line is missing, it is not noted that all were made either.
+        match self.is_short.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.note_durably("undoing\n"),
+        }
     }
 
     fn ended(self: Box<Self>) {
@@ -401,7 +411,7 @@ mod tests {
         let undone = |record: &dyn RenameRecord| {
             (0..4).for_each(|number| record.made(number, &made("x", "y")));
             record.all_made().unwrap();
-            record.undoing();
+            record.undoing().unwrap();
         };
         let copies = [(); 4].map(|()| Made(made("x", "y")));
         check(&undone, &copies, false);

@@ -40,7 +40,19 @@ impl<S: ObjectStore> Changes<S> {
         })
     }
 
+    /// What is in a folder that is being renamed is at two places.
+    ///
+    /// # Errors
+    /// `EBUSY`.
+    fn check_not_moving(&self, folder: u64) -> Result<(), FsError> {
+        match self.names.table().is_moving(folder) {
+            true => Err(FsError::of(libc::EBUSY)),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.check_not_moving(parent)?;
         let name = self.names.name_in(parent, name)?;
         match self.lookups.resolve(parent, name)? {
             NameStatus::Present(FileKind::File, _) => {}
@@ -76,6 +88,7 @@ impl<S: ObjectStore> Changes<S> {
     }
 
     pub(crate) fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+        self.check_not_moving(parent)?;
         let name = self.new_name(parent, name)?;
         let asked_ms = match self.lookups.resolve(parent, name)? {
             NameStatus::Present(..) => return Err(FsError::of(libc::EEXIST)),
@@ -101,6 +114,7 @@ impl<S: ObjectStore> Changes<S> {
     }
 
     pub(crate) fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {
+        self.check_not_moving(parent)?;
         let name = self.names.name_in(parent, name)?;
         let ino = self.folder(parent, name)?;
         if let Some(marker) = self.check_empty(ino)? {
@@ -166,6 +180,8 @@ impl<S: ObjectStore> Changes<S> {
         (to_parent, to_name): (u64, &OsStr),
         exclusive: bool,
     ) -> Result<(), FsError> {
+        self.check_not_moving(from_parent)?;
+        self.check_not_moving(to_parent)?;
         let from = (from_parent, self.names.name_in(from_parent, from_name)?);
         let to = (to_parent, self.new_name(to_parent, to_name)?);
         let NameStatus::Present(kind, fact) = self.lookups.resolve(from.0, from.1)? else {
@@ -316,8 +332,11 @@ impl<S: ObjectStore> Changes<S> {
         let folder = FolderRename { names: self.names_below(&source)?, source, target };
         let is_empty = folder.names.is_empty();
         let record = if is_empty { None } else { Some(self.begin_record(&folder)?) };
-        if let Some(marker) = marker {
-            self.names.store.delete(&marker)?;
+        if let Some(marker) = marker
+            && let Err(error) = self.names.store.delete(&marker)
+        {
+            record.into_iter().for_each(|record| record.ended());
+            return Err(error.into());
         }
         if let Some(record) = record
             && let Err(error) = self.move_objects(&folder, record, is_there)

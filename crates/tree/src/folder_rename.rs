@@ -6,11 +6,11 @@
 //!        └─ killed, failed: undo             └─ killed, failed: finish
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flatout_engine::{Error, ErrorKind};
+use flatout_engine::{Entry, Error, ErrorKind};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
@@ -94,7 +94,10 @@ pub trait RenameRecord: Send + Sync {
     fn all_made(&self) -> Result<(), Error>;
 
     /// The copies are being deleted again, whatever was noted before.
-    fn undoing(&self);
+    ///
+    /// # Errors
+    /// It is not noted: nothing may be undone.
+    fn undoing(&self) -> Result<(), Error>;
 
     /// Nothing is left to be done.
     fn ended(self: Box<Self>);
@@ -136,8 +139,12 @@ pub(crate) fn rename<S: ObjectStore>(
     notes: Option<Arc<dyn UploadNotes>>,
 ) -> Result<(), Error> {
     let (copies, copied) = copy_all(store, rename, &*record, notes);
+    let copied = copied.and_then(|()| check_copies(store, rename, &copies));
     if let Err(failed) = copied.and_then(|()| record.all_made()) {
-        record.undoing();
+        if let Err(unnoted) = record.undoing() {
+            // It may be noted that all were made: nothing is deleted.
+            return Err(unnoted.with_further_hint("the copies stay until the next mount"));
+        }
         let end = undo(store, rename, &copies, u64::MAX);
         if end.failed.is_none() {
             record.ended();
@@ -157,7 +164,45 @@ pub(crate) fn rename<S: ObjectStore>(
     if failed.iter().all(|error| error.kind() == ErrorKind::Changed) {
         record.ended();
     }
-    if failed.is_empty() { Ok(()) } else { Err(failed.swap_remove(0)) }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let left = "all copies were made; the next mount deletes the objects that are left at the old name";
+    Err(failed.swap_remove(0).with_further_hint(left))
+}
+
+/// Whether the objects at the new name are the copies that were made, and all are there: not every server
+/// heeds the condition that nothing is.
+///
+/// # Errors
+/// `Changed`; the origin's refusal, or the network's.
+fn check_copies<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState]) -> Result<(), Error> {
+    let bare = |etag: &str| etag.trim_matches('"').to_ascii_lowercase();
+    let (mut pages, mut found) = (store.list_deep(&rename.target)?, HashMap::new());
+    loop {
+        let (entries, is_last) = pages.next_page()?;
+        for entry in entries {
+            if let Entry::Object(object) = entry
+                && let Some(name) = object.key.strip_prefix(rename.target.key())
+            {
+                found.insert(name.to_owned(), object.etag.as_deref().map(bare));
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    for (name, copy) in rename.names.iter().zip(copies) {
+        let CopyState::Made(made) = copy else { continue };
+        let made = made.to_etag.as_deref().map(bare);
+        let is_ours =
+            found.get(name).is_some_and(|there| there.is_none() || made.is_none() || *there == made);
+        if !is_ours {
+            let cause = "another client has changed the copies before all were made";
+            return Err(Error::new(ErrorKind::Changed, cause).during("rename", rename.target_of(name)?));
+        }
+    }
+    Ok(())
 }
 
 /// Ends a rename whose mount was killed: finishes it where all copies were made, else deletes them again. An
@@ -269,8 +314,12 @@ fn finish<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState]
         let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
         let Some(original) = look(store, &source)? else { return Ok(Ended::Done) };
         let etag = from_etag(copies, number);
-        // A new version of the original, or a copy that another client has removed since.
-        if etag.is_none() || original.etag.as_deref() != etag || look(store, &target)?.is_none() {
+        let is_copy = |there: Head| match copies.get(number) {
+            Some(CopyState::Made(made)) if made.to_etag.is_some() && made.to_etag == there.etag => true,
+            _ => have_same_bytes(&original, &there),
+        };
+        // A new version of the original, or a copy that another client has removed or replaced since.
+        if etag.is_none() || original.etag.as_deref() != etag || !look(store, &target)?.is_some_and(is_copy) {
             return Ok(Ended::Left(source));
         }
         delete_seen(store, &source, etag.unwrap_or_default(), &source)

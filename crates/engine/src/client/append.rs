@@ -89,14 +89,15 @@ async fn append(
         Ok(_) => {
             Err(changed("another client has replaced it meanwhile, and the bytes were appended to that"))
         }
-        Err(failure) if may_be_done(&failure) => {
+        // Also where it does not end there: an earlier attempt that was answered with an error may have been
+        // carried out.
+        Err(failure) if may_be_done(&failure) || is_elsewhere(&failure) => {
             match call_whole(shard, Operation::Head(target)).await {
-                Ok((head, _)) if wanted.crc.is_some() && is_after(&head, wanted, head.content_length) => {
-                    Ok(appended(&head, wanted))
-                }
+                Ok((head, _)) if is_surely_after(&head, wanted) => Ok(appended(&head, wanted)),
                 // It ends where it did: nothing was appended.
                 Ok((head, _)) if head.content_length == Some(position.at) => Err(told(failure)),
-                _ => Err(told(failure).with_further_hint(UNKNOWN_END)),
+                _ if may_be_done(&failure) => Err(unknown()),
+                _ => Err(told(failure)),
             }
         }
         Err(failure) => Err(told(failure)),
@@ -106,6 +107,12 @@ async fn append(
 /// Whether the answer to an earlier attempt, or to this one, was lost.
 fn may_be_done(failure: &Failure) -> bool {
     failure.was_lost || failure.status.is_none() && failure.fault != Fault::Unreached
+}
+
+/// Whether the object with this head is the one that was to be made, byte for byte.
+fn is_surely_after(head: &Head, wanted: AppendPosition) -> bool {
+    let has_crc = head.checksums.iter().any(|stated| stated.algorithm == Algorithm::Crc64Xz);
+    wanted.crc.is_some() && has_crc && is_after(head, wanted, head.content_length)
 }
 
 /// Whether an object with this head, and that length, is the one that was to be made.
@@ -120,8 +127,20 @@ fn appended(head: &Head, wanted: AppendPosition) -> Appended {
     Appended { version: Version::of(head, Some(wanted.at)), position: wanted }
 }
 
+/// The object does not end at the position.
+fn is_elsewhere(failure: &Failure) -> bool {
+    failure.status == Some(409) && failure.reason == Some(Reason::Changed)
+}
+
+/// Not another client's change alone: the bytes may be there.
+fn unknown() -> Error {
+    let cause = "the answer was lost, and the object is another one by now: whether the bytes were appended \
+                 is not known";
+    Error::new(ErrorKind::Network, cause).with_hint(UNKNOWN_END)
+}
+
 fn told(failure: Failure) -> Error {
-    let is_position = failure.status == Some(409) && failure.reason == Some(Reason::Changed);
+    let is_position = is_elsewhere(&failure);
     let is_other = failure.status == Some(409) && failure.error.cause().contains("ObjectNotAppendable");
     match (is_position, is_other) {
         (true, _) => changed("another client has appended to it, or replaced it, meanwhile"),

@@ -225,7 +225,11 @@ impl Upload {
     /// Whether the origin refused the form of the checksum, so that another one is tried.
     pub(super) fn steps_down(&self, failure: &Failure, tried: Option<ChecksumForm>) -> bool {
         // Other bytes than were sent are no reason to send the next without a checksum.
-        if self.dialect() != Dialect::S3 || failure.reason == Some(Reason::Mismatch) {
+        // One that continues an object has a form of its own, and there is no other.
+        if self.dialect() != Dialect::S3
+            || self.continues.is_some()
+            || failure.reason == Some(Reason::Mismatch)
+        {
             return false;
         }
         let words = failure.error.cause().to_ascii_lowercase();

@@ -109,7 +109,7 @@ fn an_append_whose_answer_was_lost_is_looked_for() {
     // Another client has appended as much, or more behind it, or something else.
     for whole in [&b"first theirs"[..], b"first second and more", b"first x"] {
         let error = lost(elsewhere, move || there(whole)).expect_err("it is not known to be there");
-        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Network, "{error}");
     }
 }
 

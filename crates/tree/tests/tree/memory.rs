@@ -40,6 +40,8 @@ pub struct Inner {
     pub uploads: AtomicU64,
     /// The object that is copied next is replaced by another client right after that.
     pub replaces_after_copy: AtomicBool,
+    /// The copy that is made next is replaced by another client right after that.
+    pub replaces_copy: AtomicBool,
     /// So many copies are made, and then none.
     pub copies_before_failure: AtomicU64,
     /// A copy has the ETag of its source, as one of a short object has with most origins.
@@ -96,6 +98,7 @@ impl Memory {
             writes: AtomicU64::new(0),
             uploads: AtomicU64::new(0),
             replaces_after_copy: AtomicBool::new(false),
+            replaces_copy: AtomicBool::new(false),
             copies_before_failure: AtomicU64::new(u64::MAX),
             copies_keep_etags: AtomicBool::new(false),
             steps_left: AtomicI64::new(i64::MAX),
@@ -154,6 +157,11 @@ impl Memory {
         let object = self.put(key, [&before, bytes].concat());
         self.0.appendable.lock().unwrap().insert(key.to_owned());
         object
+    }
+
+    /// As it was.
+    pub fn put_again(&self, key: &str, object: StoredObject) {
+        self.keys(BUCKET).insert(key.to_owned(), object);
     }
 
     pub fn delete(&self, key: &str) {
@@ -378,6 +386,9 @@ impl ObjectStore for Memory {
         self.step()?;
         if self.0.replaces_after_copy.swap(false, Ordering::SeqCst) {
             self.put(from.key(), "of another client");
+        }
+        if self.0.replaces_copy.swap(false, Ordering::SeqCst) {
+            self.put(to.key(), "of another client");
         }
         Ok(Copied { from_etag: self.shown_etag(&source), stored: self.stored(&made) })
     }

@@ -90,8 +90,8 @@ impl RenameRecord for Record {
         self.records.memory.step()
     }
 
-    fn undoing(&self) {
-        let _ = self.note(|state| state.is_all_made = false);
+    fn undoing(&self) -> Result<(), Error> {
+        self.note(|state| state.is_all_made = false)
     }
 
     fn ended(self: Box<Self>) {
@@ -288,11 +288,7 @@ fn what_another_client_has_changed_meanwhile_stays() {
 #[test]
 fn a_young_copy_that_was_not_noted_is_of_another_client() {
     let (memory, records) = folder();
-    let rename = FolderRename {
-        source: flatout_wire::location::Location::parse("s3://bucket/f/").unwrap(),
-        target: flatout_wire::location::Location::parse("s3://bucket/new/").unwrap(),
-        names: vec!["a".to_owned()],
-    };
+    let rename = one_object();
     let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
     ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None, None).unwrap();
     let made_s = memory.object("new/a").unwrap().modified_s;
@@ -301,6 +297,42 @@ fn a_young_copy_that_was_not_noted_is_of_another_client() {
         assert_eq!(end_rename(&memory, &rename, &state).left.len(), left, "{until_s}");
     }
     drop(records);
+}
+
+/// All copies were made, and the mount was killed. Then another client has replaced one of them.
+#[test]
+fn a_copy_that_was_replaced_keeps_its_original() {
+    let (memory, rename) = (folder().0, one_object());
+    let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
+    let condition = flatout_wire::object_options::Condition::None;
+    let made = ObjectStore::copy(&memory, &from, &to, condition, None).unwrap();
+    let made = MadeCopy { from_etag: made.from_etag, to_etag: made.stored.etag };
+    let state = RenameState { copies: vec![CopyState::Made(made)], is_all_made: true, until_s: 0 };
+    let whole = memory.object("new/a").unwrap();
+    memory.put("new/a", "of another client");
+    assert_eq!(end_rename(&memory, &rename, &state).left.len(), 1);
+    assert!(memory.object("f/a").is_some(), "nowhere else is its content");
+    memory.put_again("new/a", whole);
+    assert_eq!(end_rename(&memory, &rename, &state).left.len(), 0);
+    assert!(memory.object("f/a").is_none());
+}
+
+#[test]
+fn copies_that_are_replaced_at_once_keep_their_originals() {
+    let (memory, records) = folder();
+    memory.0.replaces_copy.store(true, SeqCst);
+    assert_eq!(rename(&memory, &records), Err(libc::ESTALE));
+    assert!(NAMES.iter().all(|name| memory.object(&format!("f/{name}")).is_some()));
+    let theirs = NAMES.iter().filter_map(|name| memory.object(&format!("new/{name}")));
+    assert_eq!(theirs.map(|object| object.bytes).collect::<Vec<_>>(), [b"of another client"]);
+}
+
+fn one_object() -> FolderRename {
+    FolderRename {
+        source: flatout_wire::location::Location::parse("s3://bucket/f/").unwrap(),
+        target: flatout_wire::location::Location::parse("s3://bucket/new/").unwrap(),
+        names: vec!["a".to_owned()],
+    }
 }
 
 #[test]
