@@ -350,11 +350,9 @@ fn read_requests<F: Files>(
     struct EndAll(Option<Unmounter>);
     impl Drop for EndAll {
         fn drop(&mut self) {
-            match &self.0 {
-                // Whoever goes on starts when this process is gone.
-                Some(unmounter) if unmounter.is_lasting => std::process::abort(),
-                Some(unmounter) => drop(unmounter.end()),
-                None => {}
+            // On a mount that lasts the others serve on, and the last one ends the session.
+            if let Some(unmounter) = self.0.as_ref().filter(|unmounter| !unmounter.is_lasting) {
+                unmounter.end();
             }
         }
     }

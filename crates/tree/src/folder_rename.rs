@@ -143,7 +143,7 @@ pub(crate) fn rename<S: ObjectStore>(
     if let Err(failed) = copied.and_then(|()| record.all_made()) {
         if let Err(unnoted) = record.undoing() {
             // It may be noted that all were made: nothing is deleted.
-            return Err(unnoted.with_further_hint("the copies stay until the next mount"));
+            return Err(unnoted.with_hint("the copies stay until the next mount"));
         }
         let end = undo(store, rename, &copies, u64::MAX);
         if end.failed.is_none() {
@@ -168,7 +168,7 @@ pub(crate) fn rename<S: ObjectStore>(
         return Ok(());
     }
     let left = "all copies were made; the next mount deletes the objects that are left at the old name";
-    Err(failed.swap_remove(0).with_further_hint(left))
+    Err(failed.swap_remove(0).with_hint(left))
 }
 
 /// Whether the objects at the new name are the copies that were made, and all are there: not every server

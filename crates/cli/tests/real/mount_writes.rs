@@ -121,21 +121,21 @@ for base in (local, mount):
 
 #[test]
 fn steps_at_minio() {
-    let place = Place::new(Bucket::new("mount-steps"), &[]);
+    let place = Place::new(Bucket::new("written-steps"), &[]);
     place.python(Path::new("python3"), STEPS);
     place.is_as_local();
 }
 
 #[test]
 fn steps_at_versitygw() {
-    let place = Place::new(versitygw::bucket("mount-steps"), &[]);
+    let place = Place::new(versitygw::bucket("written-steps"), &[]);
     place.python(Path::new("python3"), STEPS);
     place.is_as_local();
 }
 
 #[test]
 fn programs_write_into_a_bucket_of_minio() {
-    let place = Place::new(Bucket::new("mount-programs"), &["--attributes", "ignore"]);
+    let place = Place::new(Bucket::new("written-programs"), &["--attributes", "ignore"]);
     let make = r#"
 mkdir $LOCAL/tree $LOCAL/tree/{a,b} $LOCAL/tree/a/c
 for n in 0 1 4095 4096 131073 1048577 9437191; do head -c $n /dev/urandom > "$LOCAL/tree/file $n"; cp "$LOCAL/tree/file $n" $LOCAL/tree/a/c; done
@@ -154,7 +154,7 @@ for n in 0 1 4095 4096 131073 1048577 9437191; do head -c $n /dev/urandom > "$LO
 
 #[test]
 fn git_works_in_a_bucket_of_minio() {
-    let place = Place::new(Bucket::new("mount-git"), &["--attributes", "ignore"]);
+    let place = Place::new(Bucket::new("written-git"), &["--attributes", "ignore"]);
     place.shell(
         r#"
 git config --global user.email a@b; git config --global user.name ab; git config --global core.fileMode false
@@ -172,7 +172,7 @@ cp -r $MOUNT/clone $LOCAL/clone
 
 #[test]
 fn fio_verifies_what_it_has_written() {
-    let place = Place::new(Bucket::new("mount-fio"), &[]);
+    let place = Place::new(Bucket::new("written-fio"), &[]);
     for direct in ["0", "1"] {
         place.shell(&format!(
             "fio --name=v{direct} --directory=$MOUNT --rw=write --bs=256k --size=24m --numjobs=3 --direct={direct} \
@@ -185,7 +185,7 @@ fn fio_verifies_what_it_has_written() {
 /// A checkpoint, tables, archives: each is read again by its own reader, from another mount.
 #[test]
 fn libraries_of_python_write_files_that_they_read() {
-    let place = Place::new(Bucket::new("mount-libraries"), &["--attributes", "ignore"]);
+    let place = Place::new(Bucket::new("written-libraries"), &["--attributes", "ignore"]);
     let write = r#"
 import shutil, tempfile, zipfile, io
 import duckdb, numpy, pyarrow, pyarrow.parquet
@@ -223,7 +223,7 @@ assert zipfile.ZipFile(mount / 'all.zip').read('a') == b'a' * 100_000
 
 #[test]
 fn torch_saves_a_checkpoint() {
-    let place = Place::new(Bucket::new("mount-torch"), &[]);
+    let place = Place::new(Bucket::new("written-torch"), &[]);
     let python = python_of("package-torch");
     let make = "import torch\nstate = {f'layer{n}': torch.arange(n * 100_000, dtype=torch.float32) for n in range(40)}\n";
     // Its archive is written from its start to its end, by a file that was opened and by a name.
