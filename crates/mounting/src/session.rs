@@ -152,6 +152,7 @@ pub struct StandingMount {
 pub struct MountSession {
     served: Option<flatout_mount::Session>,
     stats: StatsFn,
+    plan: MountPlan,
     handover: Handover,
     log: Arc<MountLog>,
     _stalls: mpsc::Sender<()>,
@@ -185,9 +186,9 @@ impl MountSession {
         shutdown.may_unmount(served.unmounter());
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
-        clear_unfinished(&plan, tree.client(), log);
         let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
         let handover = Handover { watch: served.watch(), tree: tree.clone() };
+        let kept_plan = plan.clone();
         let counted =
             StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
         let stats: StatsFn = Arc::new(move || counted.now());
@@ -195,6 +196,7 @@ impl MountSession {
         Ok(MountSession {
             served: Some(served),
             stats,
+            plan: kept_plan,
             handover,
             log: log.clone(),
             _stalls: stalls,
@@ -205,6 +207,11 @@ impl MountSession {
     /// Looks at the statistics of now, also when the session has ended.
     pub fn stats(&self) -> StatsFn {
         self.stats.clone()
+    }
+
+    /// Has what killed mounts of this source have left deleted, beside the mount.
+    pub fn clear_unfinished(&self) {
+        clear_unfinished(&self.plan, self.handover.tree.client(), &self.log);
     }
 
     /// A way to leave the mount to another process.

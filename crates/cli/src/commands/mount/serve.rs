@@ -58,6 +58,8 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
         false => stands_here(&said, silent, console)?,
         true => detach(&mut said, log_file.as_deref(), &log)?,
     }
+    // What it says is for the log.
+    session.clear_unfinished();
     notify::send("READY=1");
     let ended = session.wait();
     notify::send("STOPPING=1");
@@ -141,7 +143,7 @@ pub fn on_terminal(quiet: bool) -> impl FnMut(&str) {
     move |line| {
         if !quiet {
             // A closed standard error has nowhere to be reported.
-            let _ = writeln!(io::stderr().lock(), "flatout: {line}");
+            let _ = io::stderr().lock().write_all(format!("flatout: {line}\n").as_bytes());
         }
     }
 }

@@ -155,7 +155,9 @@ fn whoever_is_killed_nothing_acknowledged_is_lost() {
                 match wrote {
                     Ok(()) => drop(lines.fetch_add(1, Ordering::Relaxed)),
                     Err(error) => {
-                        assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error} {}", place.log());
+                        // What the dead process had sent may land after all: another version then.
+                        let told = [Some(libc::EIO), Some(libc::ESTALE)].contains(&error.raw_os_error());
+                        assert!(told, "{error} {}", place.log());
                         file = None;
                     }
                 }

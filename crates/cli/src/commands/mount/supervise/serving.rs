@@ -114,6 +114,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     });
     let listens = link.clone();
     let _ = thread::Builder::new().name("supervisor".into()).spawn(move || listens.listen());
+    session.clear_unfinished();
     let ended = session.wait();
     // From here on no supervisor is started.
     let socket = link.socket().take();
