@@ -114,7 +114,11 @@ fn is_own_or_root(stream: &UnixStream) -> bool {
 /// The mount is not supervised, or something would be lost.
 pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     let place = Path::new(&args.source);
-    let standing = ExistingMount::at(place)?;
+    let standing = ExistingMount::at(place).map_err(|error| {
+        let failure = Failure::from(error);
+        // It has looked for something to unmount.
+        Failure { message: failure.message.replacen("umount: ", "mount --upgrade: ", 1), ..failure }
+    })?;
     let folders = flatout_ambient::runtime_folders();
     let running = flatout_mounting::running_mounts(&folders);
     let running = running.into_iter().find(|running| running.serves(&standing));

@@ -208,7 +208,7 @@ impl Supervisor {
     fn supervise(&mut self, daemon: Daemon, mount: LastingMount) -> Result<Exit, Failure> {
         let ended = self.until_end(daemon, &mount);
         if let Err(failure) = &ended {
-            self.log.say(&format!("mount: its users get errors from now on: {failure}"));
+            self.log.say(&format!("{}; its users get errors from now on", failure.message));
             mount.abort();
         }
         ended

@@ -186,6 +186,10 @@ impl Link {
             }
             match self.start_supervisor() {
                 Ok((socket, child)) => {
+                    self.log.say(&format!(
+                        "mount: its supervisor is gone: another keeps it (process {})",
+                        child.id()
+                    ));
                     self.supervisor.store(child.id(), Ordering::Relaxed);
                     (*link, started) = (Some(socket), Some(child));
                 }
