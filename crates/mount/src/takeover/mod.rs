@@ -177,8 +177,8 @@ impl LastingMount {
         }
     }
 
-    /// Ends it with errors for its users, who would wait for ever. It stays where it is mounted: programs that
-    /// found the folder below it in its place would go on there.
+    /// Ends it with errors for its users, who would wait for ever. It stays where it is mounted: programs
+    /// that found the folder below it in its place would go on there.
     pub fn abort(self) {
         if let Some(device) = self.about.device {
             let _ = crate::tuning::abort(device, || self.is_connected());
