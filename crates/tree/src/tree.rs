@@ -115,9 +115,12 @@ impl<S: ObjectStore> TreeOf<S> {
     fn take_over_handles(&self, state: &KeptState) {
         let kept = &self.names.kept;
         let mut left = LeftHandles::default();
+        let mut writing: HashMap<u64, u32> = HashMap::new();
+        for file in state.files.values().filter(|file| matches!(file.use_, FileUse::Writes { .. })) {
+            *writing.entry(file.ino).or_default() += 1;
+        }
         for (&ino, writer) in &state.writers {
-            let writes = |file: &&KeptFile| file.ino == ino && matches!(file.use_, FileUse::Writes { .. });
-            let handles = state.files.values().filter(writes).count() as u32;
+            let handles = writing.get(&ino).copied().unwrap_or(0);
             // Without a handle the kernel never heard of it.
             if handles == 0 || self.writers.take_over(ino, writer, handles).is_err() {
                 kept.writer_gone(ino);

@@ -108,6 +108,13 @@ impl Launcher {
         Ok(Launcher { program, arguments: arguments.split_off(1), folder })
     }
 
+    /// A process that is started in the mount would wait for itself.
+    pub fn stay_out_of(&mut self, mount_point: &Path) {
+        if self.folder.starts_with(mount_point) {
+            self.folder = "/".into();
+        }
+    }
+
     /// Starts it with `role` behind the command's name, and this socket as its standard input.
     ///
     /// # Errors
@@ -133,7 +140,7 @@ impl Launcher {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(&self, supervisor: u32, takes_over: bool, serving: &AtomicU32) -> Result<Daemon, Failure> {
+    pub fn start(&self, takes_over: bool, serving: &AtomicU32) -> Result<Daemon, Failure> {
         let refused = |error: io::Error| Failure::local("mount", self.program.display(), &error);
         let (socket, theirs) = UnixStream::pair().map_err(refused)?;
         let child = self.spawn(SERVES, theirs).map_err(refused)?;
@@ -142,7 +149,7 @@ impl Launcher {
         if takes_over {
             daemon.socket.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(refused)?;
         }
-        daemon.tell(&ToDaemon::Begin { supervisor, takes_over });
+        daemon.tell(&ToDaemon::Begin { supervisor: std::process::id(), takes_over });
         Ok(daemon)
     }
 }

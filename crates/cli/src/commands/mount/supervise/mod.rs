@@ -53,15 +53,11 @@ enum Event {
 pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
     let mut supervisor = Supervisor::new(Launcher::of_this_process()?, console, in_background)?;
-    let place = command.plan.mount_point.clone();
-    let begun = supervisor.launcher.start(supervisor.own_pid(), false, &supervisor.serving);
+    let begun = supervisor.launcher.start(false, &supervisor.serving);
     let mut daemon = begun?;
     daemon.until_ready()?;
     let mount = flatout_mounting::lasting_mount(&command.plan)?;
-    if supervisor.launcher.folder.starts_with(&place) {
-        // A process that is started in the mount would wait for itself.
-        supervisor.launcher.folder = "/".into();
-    }
+    supervisor.launcher.stay_out_of(&command.plan.mount_point);
     let stands = supervisor.first(&mut daemon, &mount, &command, console);
     stands.inspect_err(|_| drop(mount.unmount(true)))?;
     notify::send("READY=1");
@@ -147,10 +143,6 @@ impl Supervisor {
         })
     }
 
-    fn own_pid(&self) -> u32 {
-        std::process::id()
-    }
-
     /// Has the mount served for the first time, and says so.
     fn first(
         &mut self,
@@ -161,8 +153,8 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let mut said = daemon.serve(mount)?;
         said.supervisor_pid = Some(std::process::id());
-        let place = command.plan.mount_point.clone();
-        let log = if self.in_background { self.open_log(command.log.as_deref(), &place)? } else { None };
+        let (asked, place) = (command.log.as_deref(), &command.plan.mount_point);
+        let log = if self.in_background { self.open_log(asked, place)? } else { None };
         said.log = self.log_path.as_ref().map(|path| path.display().to_string());
         self.watch(daemon);
         daemon.stands(self.in_background, self.log_path.clone());
@@ -280,7 +272,7 @@ impl Supervisor {
             if *short_lives > 0 {
                 thread::sleep(PAUSE_MOST.min(Duration::from_millis(20 << (*short_lives).min(6))));
             }
-            match self.take_over(&self.launcher, mount) {
+            match self.take_over(mount) {
                 Ok(daemon) => return Ok(Some(daemon)),
                 Err(failure) => {
                     self.serving.store(0, Ordering::SeqCst);
@@ -291,18 +283,13 @@ impl Supervisor {
         }
     }
 
-    fn take_over(&self, launcher: &Launcher, mount: &LastingMount) -> Result<Daemon, Failure> {
-        let mut daemon = launcher.start(self.own_pid(), true, &self.serving)?;
+    fn take_over(&self, mount: &LastingMount) -> Result<Daemon, Failure> {
+        let mut daemon = self.launcher.start(true, &self.serving)?;
         daemon.until_ready()?;
-        self.hand_to(&mut daemon, mount)?;
-        Ok(daemon)
-    }
-
-    fn hand_to(&self, daemon: &mut Daemon, mount: &LastingMount) -> Result<(), Failure> {
         daemon.serve(mount)?;
         daemon.stands(self.in_background, self.log_path.clone());
-        self.watch(daemon);
-        Ok(())
+        self.watch(&mut daemon);
+        Ok(daemon)
     }
 
     /// Has another program go on. Where that cannot, the one before does.
@@ -322,7 +309,7 @@ impl Supervisor {
         let unread = |error| Failure::local("mount --upgrade", program.display(), &error);
         launcher.program = Program::at(program).map_err(unread)?;
         // Before anything is given up: it may not even start.
-        let mut next = launcher.start(self.own_pid(), true, &AtomicU32::new(0))?;
+        let mut next = launcher.start(true, &AtomicU32::new(0))?;
         next.until_ready()?;
         self.until_handed_over(daemon)?;
         self.serving.store(0, Ordering::SeqCst);

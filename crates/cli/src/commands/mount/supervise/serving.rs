@@ -75,10 +75,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     if let Some(point) = mount.point() {
         command.plan.mount_point = point.to_owned();
     }
-    // A process that is started in the mount would wait for itself.
-    if launcher.folder.starts_with(&command.plan.mount_point) {
-        launcher.folder = "/".into();
-    }
+    launcher.stay_out_of(&command.plan.mount_point);
     let (endpoints, tree, note) = match begun {
         Some((endpoints, (tree, note))) => {
             tree.keep_in(mount.table());
