@@ -40,6 +40,9 @@ const NEW: &str = ".new";
 const WAIT: Duration = Duration::from_secs(10);
 /// Clocks of the machine and of the origin may differ by so much.
 const CLOCKS_APART_S: u64 = 120;
+/// A copy that was begun is made within this time, or never: readers of a mount that is taken over wait for
+/// it.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The records of a mount.
 #[derive(Debug)]
@@ -203,7 +206,7 @@ fn unescaped(text: &str) -> Option<String> {
 
 /// What a file says; `None` for one that is not understood. Lines after the head count up to the first that
 /// is cut off or is none.
-fn parse(text: &str, until_s: u64) -> Option<(FolderRename, RenameState)> {
+fn parse(text: &str, noted: SystemTime) -> Option<(FolderRename, RenameState)> {
     let mut lines = text.split_inclusive('\n').map_while(|line| line.strip_suffix('\n'));
     if lines.next()? != FIRST_LINE {
         return None;
@@ -240,7 +243,10 @@ fn parse(text: &str, until_s: u64) -> Option<(FolderRename, RenameState)> {
     }
     // Copies of which nothing is known are undone, whatever else the file says.
     is_all_made &= copies.iter().all(|copy| matches!(copy, CopyState::Made(_)));
-    Some((FolderRename { source, target, names }, RenameState { copies, is_all_made, until_s }))
+    let until_s = noted.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() + CLOCKS_APART_S;
+    let settles_in = SETTLES_WITHIN.saturating_sub(noted.elapsed().unwrap_or_default());
+    let state = RenameState { copies, is_all_made, until_s, settles_in };
+    Some((FolderRename { source, target, names }, state))
 }
 
 /// Ends the renames that killed mounts of this source have left, before the mount is served: half of the
@@ -310,13 +316,12 @@ impl Left {
     fn read(&self) -> io::Result<Option<(FolderRename, RenameState)>> {
         let (mut bytes, noted) = (Vec::new(), self.file.metadata()?.modified()?);
         (&self.file).read_to_end(&mut bytes)?;
-        let noted_s = noted.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // What is no text any more has no line that is whole.
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         };
-        Ok(parse(text, noted_s + CLOCKS_APART_S))
+        Ok(parse(text, noted))
     }
 
     fn end(self, client: &Client, log: &MountLog) {
@@ -427,7 +432,7 @@ mod tests {
         let begin = text.find("made").unwrap();
         for end in 0..text.len() {
             let Some(text) = text.get(..end) else { continue };
-            match parse(text, 0) {
+            match parse(text, UNIX_EPOCH) {
                 None => assert!(end < begin, "{text}"),
                 Some((read, state)) => {
                     assert_eq!(read, rename());
@@ -438,10 +443,10 @@ mod tests {
             }
         }
         // "copied" without all that was copied.
-        assert!(!parse(&text.replace("made\t2\tx\ty\n", ""), 0).unwrap().1.is_all_made);
+        assert!(!parse(&text.replace("made\t2\tx\ty\n", ""), UNIX_EPOCH).unwrap().1.is_all_made);
         for garbage in ["nonsense\ncopied\n", "made\t9\tx\ty\ncopied\n", "made\t0\tx\ncopied\n", "\0\0\0\n"] {
             let text = format!("{}{garbage}", &text[..text.find("copied").unwrap()]);
-            assert!(!parse(&text, 0).unwrap().1.is_all_made, "{garbage:?}");
+            assert!(!parse(&text, UNIX_EPOCH).unwrap().1.is_all_made, "{garbage:?}");
         }
     }
 
@@ -454,7 +459,7 @@ mod tests {
             assert!(path.exists());
         }
         let web = "flatout rename 1\nfrom\thttp://x/y\nto\ts3://b/g/\nall\t0\n";
-        assert_eq!(parse(web, 0), None);
+        assert_eq!(parse(web, UNIX_EPOCH), None);
     }
 
     #[test]

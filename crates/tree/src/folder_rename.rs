@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use flatout_engine::{Entry, Error, ErrorKind};
 use flatout_wire::checksum::Algorithm;
@@ -19,6 +20,8 @@ use crate::store::{Head, ObjectStore, UploadNotes};
 
 /// Objects of a folder that are copied or deleted at once.
 const AT_ONCE: usize = 32;
+/// Between two looks for a copy that may still be made.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Which objects are renamed, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +56,7 @@ pub enum CopyState {
 }
 
 /// How far a rename came whose mount was killed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenameState {
     /// In the order of the names.
     pub copies: Vec<CopyState>,
@@ -61,6 +64,8 @@ pub struct RenameState {
     pub is_all_made: bool,
     /// The end of the mount, in seconds since 1970: younger copies whose making was not noted are of others.
     pub until_s: u64,
+    /// How long copies that were begun may still be made: the store may be at work on them.
+    pub settles_in: Duration,
 }
 
 /// Keeps records of renames for as long as they are under way.
@@ -111,6 +116,8 @@ pub struct RenameEnd {
     pub left: Vec<Location>,
     /// Why it has to be tried again: the origin's refusal, or the network's.
     pub failed: Option<Error>,
+    /// Copies that were begun, and have not been made so far. Their numbers.
+    unseen: Vec<usize>,
 }
 
 impl FolderRename {
@@ -211,7 +218,16 @@ pub fn end_rename<S: ObjectStore>(store: &S, rename: &FolderRename, state: &Rena
     if state.is_all_made {
         return finish(store, rename, &state.copies);
     }
+    let settled = Instant::now() + state.settles_in;
     let mut end = undo(store, rename, &state.copies, state.until_s);
+    while !end.unseen.is_empty() && Instant::now() < settled {
+        std::thread::sleep(LOOK_AGAIN);
+        let mut unseen = vec![CopyState::Outstanding; rename.names.len()];
+        end.unseen.iter().for_each(|number| unseen[*number] = CopyState::Begun);
+        let later = undo(store, rename, &unseen, state.until_s);
+        end.failed = end.failed.or(later.failed);
+        end.unseen = later.unseen;
+    }
     match copies_left(store, rename) {
         Ok(left) => end.left = left,
         Err(error) => end.failed = end.failed.or(Some(error)),
@@ -306,6 +322,8 @@ fn made_nothing(error: &Error) -> bool {
 /// What became of one object.
 enum Ended {
     Done,
+    /// It was begun, and has not been made.
+    Unseen,
     Left(Location),
 }
 
@@ -333,7 +351,9 @@ fn undo<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState], 
             return Ok(Ended::Done);
         }
         let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
-        let Some(copy) = look(store, &target)? else { return Ok(Ended::Done) };
+        let Some(copy) = look(store, &target)? else {
+            return Ok(if *state == CopyState::Begun { Ended::Unseen } else { Ended::Done });
+        };
         let Some(original) = look(store, &source)? else { return Ok(Ended::Left(source)) };
         let is_ours = match state {
             CopyState::Made(made) if made.to_etag == copy.etag && made.from_etag == original.etag => true,
@@ -349,9 +369,10 @@ fn undo<S: ObjectStore>(store: &S, rename: &FolderRename, copies: &[CopyState], 
 
 fn ended(objects: Vec<Result<Ended, Error>>) -> RenameEnd {
     let mut end = RenameEnd::default();
-    for object in objects {
+    for (number, object) in objects.into_iter().enumerate() {
         match object {
             Ok(Ended::Done) => {}
+            Ok(Ended::Unseen) => end.unseen.push(number),
             Ok(Ended::Left(source)) => end.left.push(source),
             Err(error) => end.failed = end.failed.or(Some(error)),
         }

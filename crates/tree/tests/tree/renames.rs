@@ -58,7 +58,10 @@ impl RenameJournal for Records {
         self.memory.step()?;
         let mut files = self.files.lock().unwrap();
         let copies = vec![CopyState::Outstanding; rename.names.len()];
-        files.push(Some((rename.clone(), RenameState { copies, is_all_made: false, until_s: u64::MAX })));
+        files.push(Some((
+            rename.clone(),
+            RenameState { copies, until_s: u64::MAX, ..RenameState::default() },
+        )));
         Ok(Box::new(Record { records: self.clone(), number: files.len() - 1 }))
     }
 }
@@ -293,7 +296,7 @@ fn a_young_copy_that_was_not_noted_is_of_another_client() {
     ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None, None).unwrap();
     let made_s = memory.object("new/a").unwrap().modified_s;
     for (until_s, left) in [(made_s - 1, 1), (made_s, 0)] {
-        let state = RenameState { copies: vec![CopyState::Begun], is_all_made: false, until_s };
+        let state = RenameState { copies: vec![CopyState::Begun], until_s, ..RenameState::default() };
         assert_eq!(end_rename(&memory, &rename, &state).left.len(), left, "{until_s}");
     }
     drop(records);
@@ -307,7 +310,8 @@ fn a_copy_that_was_replaced_keeps_its_original() {
     let condition = flatout_wire::object_options::Condition::None;
     let made = ObjectStore::copy(&memory, &from, &to, condition, None).unwrap();
     let made = MadeCopy { from_etag: made.from_etag, to_etag: made.stored.etag };
-    let state = RenameState { copies: vec![CopyState::Made(made)], is_all_made: true, until_s: 0 };
+    let state =
+        RenameState { copies: vec![CopyState::Made(made)], is_all_made: true, ..RenameState::default() };
     let whole = memory.object("new/a").unwrap();
     memory.put("new/a", "of another client");
     assert_eq!(end_rename(&memory, &rename, &state).left.len(), 1);

@@ -12,8 +12,8 @@ use crate::program::{run, shell, signal, wait_until};
 const OBJECTS: usize = 300;
 
 /// Kills a mount in the middle of a rename, once `is_time` says so of the numbers of objects at both places;
-/// returns these numbers once the next mount stands.
-fn killed(source: &str, is_time: impl Fn(usize, usize) -> bool) -> (usize, usize) {
+/// returns these numbers once the next mount stands, or another process goes on and the rename has ended.
+fn killed(source: &str, is_supervised: bool, is_time: impl Fn(usize, usize) -> bool) -> (usize, usize) {
     let (folder, place) = (tempfile::tempdir().unwrap(), Place::new());
     let at = |name: &str| folder.path().join("bucket").join(name);
     let local = place.path().join("old");
@@ -33,7 +33,10 @@ fn killed(source: &str, is_time: impl Fn(usize, usize) -> bool) -> (usize, usize
     };
     // Through the origin, which keeps their checksums then.
     flatout(&["cp", "-rq", local.to_str().unwrap(), &format!("{source}/old/")]).clean();
-    let mount = || flatout(&["mount", source, &place.mnt_text()]);
+    let mount = || match is_supervised {
+        true => flatout(&["mount", source, &place.mnt_text(), "--supervise"]),
+        false => flatout(&["mount", source, &place.mnt_text()]),
+    };
     mount().clean();
     let mut rename = shell("mv old new", &[]).current_dir(place.mnt()).spawn().unwrap();
     let count = |folder: &str| {
@@ -47,10 +50,16 @@ fn killed(source: &str, is_time: impl Fn(usize, usize) -> bool) -> (usize, usize
     let pid = place.pid();
     signal("KILL", pid);
     wait_until("it is gone", || !is_alive(pid));
-    rename.wait().unwrap();
-    place.umount(&[]).clean();
-    let again = mount();
-    assert!(again.stderr.contains("by a mount that was killed, was"), "{}", again.stderr);
+    let renamed = rename.wait().unwrap();
+    let said = if is_supervised {
+        assert!(renamed.success(), "{renamed}: {}", place.log());
+        place.log()
+    } else {
+        place.umount(&[]).clean();
+        mount().stderr
+    };
+    assert!(said.contains("by a mount that was killed, was"), "{said}");
+    assert!(said.lines().all(|line| is_supervised != line.starts_with("flatout:")), "{said}");
     let counts = ["old", "new"].map(|folder| match fs::exists(place.at(folder)).unwrap() {
         true => {
             let files = |folder: &str| names(&place.at(folder)).into_iter().filter(|name| name != "deep");
@@ -72,13 +81,19 @@ fn killed(source: &str, is_time: impl Fn(usize, usize) -> bool) -> (usize, usize
 #[test]
 fn a_rename_that_was_killed_while_it_copied_is_undone() {
     for source in ["s3://bucket", "oss://bucket"] {
-        assert_eq!(killed(source, |_, new| new > 40), (OBJECTS, 0), "{source}");
+        assert_eq!(killed(source, false, |_, new| new > 40), (OBJECTS, 0), "{source}");
     }
 }
 
 #[test]
 fn a_rename_that_was_killed_while_it_deleted_is_finished() {
     for source in ["s3://bucket", "oss://bucket"] {
-        assert_eq!(killed(source, |old, _| old < OBJECTS - 40), (0, OBJECTS), "{source}");
+        assert_eq!(killed(source, false, |old, _| old < OBJECTS - 40), (0, OBJECTS), "{source}");
     }
+}
+
+#[test]
+fn a_supervised_rename_goes_on_whenever_it_was_killed() {
+    assert_eq!(killed("s3://bucket", true, |_, new| new > 40), (0, OBJECTS), "while it copied");
+    assert_eq!(killed("s3://bucket", true, |old, _| old < OBJECTS - 40), (0, OBJECTS), "while it deleted");
 }
