@@ -100,7 +100,7 @@ pub enum Command {
     /// Run many commands in one process, each a line of a file: thousands of cp, mv and rm share connections
     #[command(after_help = help::RUN)]
     Run(Box<Run>),
-    /// Show a bucket as a folder to read, at the speed of the link
+    /// Show a bucket as a folder to read and write, at the speed of the link
     #[command(after_help = help::MOUNT)]
     Mount(Box<Mount>),
     /// End a mount, or clear what one that died has left
@@ -304,8 +304,9 @@ pub struct Mount {
     /// readers wait for a moment
     #[arg(long, help_heading = "Mounting")]
     pub supervise: bool,
-    /// Have this program go on with the supervised mount at SOURCE, in place of the one that serves it
-    #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "supervise", "foreground", "dry_run"])]
+    /// `flatout mount --upgrade MOUNT_POINT`: have this program go on with that supervised mount, in place of
+    /// the one that serves it
+    #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "options", "supervise", "foreground", "dry_run", "metrics", "log", "stats"])]
     pub upgrade: bool,
     /// Ask the origin whether it can be mounted, and mount nothing
     #[arg(long, help_heading = "Mounting")]

@@ -44,6 +44,11 @@ impl Failure {
         }
     }
 
+    /// It cannot be done now.
+    pub fn refused_now(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Failed, kind: "local_io".into(), message: message.into(), hint: None }
+    }
+
     /// A defect: something that this program promised itself did not hold.
     pub fn internal(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Failed, kind: "internal".into(), message: message.into(), hint: None }

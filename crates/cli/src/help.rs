@@ -233,6 +233,8 @@ Examples:
   flatout mount s3://data /mnt/data --file-mode 0755
   flatout mount s3://data /mnt/data --foreground --metrics 9100
   flatout mount s3://data /mnt/data --dry-run
+  flatout mount s3://data /mnt/data --supervise
+  flatout mount --upgrade /mnt/data
 
 It returns when the folder can be read; a source that cannot be listed is refused with the exit code of any other command, and \
 nothing is mounted. Objects that are replaced meanwhile are never mixed: a reader keeps its version, or gets ESTALE. A file \
@@ -266,7 +268,7 @@ Examples:
   flatout top --once --json | jq .bytes.served
 
 A line for each mount: bytes a second from the origin (IN) and to readers (OUT), requests of the kernel, reads whose bytes were \
-there (HITS), requests that wait (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. A mount whose process has gone is \
+there (HITS), requests of the kernel that wait (WAIT), parts on their way of how many may be (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. A mount whose process has gone is \
 named below them with what clears it, and one that is not mounted here any more with who holds it. Ctrl-C ends it. Where \
 standard output is no terminal, tables follow one another. Numbers come from a socket of each mount that its user alone may \
 ask, in $XDG_RUNTIME_DIR/flatout, /run/flatout or /tmp/flatout-UID: curl --unix-socket .../mount-PID.sock http://mount/stats, or /metrics.";

@@ -125,8 +125,8 @@ impl LogState {
 }
 
 fn now() -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    time::format_iso(now.map_or(0, |now| now.as_secs()))
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    time::format_iso(now.as_secs()).replace(".000Z", &format!(".{:03}Z", now.subsec_millis()))
 }
 
 /// A file named after the mount point, in the first of `folders` that can be written to. `None` where none

@@ -16,7 +16,7 @@ use flatout_tree::{Config, RenameJournal, Tree, TreeRoot, UploadNotes};
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
 use crate::plan::MountPlan;
-use crate::renames::RenameRecords;
+use crate::renames::{RenameRecords, end_renames};
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
 use crate::unfinished::{self, Unfinished};
@@ -39,11 +39,20 @@ pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option
     Ok((tree, note))
 }
 
-/// Goes on with the tree of another process, of which nothing is asked.
+/// Goes on with the tree of another process. Nothing is asked of the origin, unless that process has died in
+/// a rename of a folder.
 ///
 /// # Errors
 /// That process could not keep all that the kernel knows.
-pub fn take_over(client: &Arc<Client>, plan: &MountPlan, mount: &LastingMount) -> Result<Tree, Error> {
+pub fn take_over(
+    client: &Arc<Client>,
+    plan: &MountPlan,
+    mount: &LastingMount,
+    log: &Arc<MountLog>,
+) -> Result<Tree, Error> {
+    client.know_origins();
+    // A rename that is asked for again is to find it whole, or not begun.
+    end_renames(client, plan, log);
     let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config(plan), mount.table());
     tree.ok_or_else(|| {
         let cause = "what the kernel knows of it was not kept whole: there was not enough memory";

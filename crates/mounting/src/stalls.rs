@@ -27,14 +27,16 @@ struct WaitSample {
     long: usize,
     /// Bytes of content that were received since the mount began.
     received: u64,
+    /// Requests that the origin has answered since then.
+    answers: u64,
 }
 
 /// Decides when a line is due. Pure.
 #[derive(Default)]
 struct StallDetector {
     open: Option<Stall>,
-    /// Bytes received within the last [`LONG`], the newest last.
-    received: VecDeque<(Instant, u64)>,
+    /// Bytes received and requests answered by then, within the last [`LONG`]; the newest last.
+    progress: VecDeque<(Instant, u64, u64)>,
 }
 
 /// A time in which requests wait long, without a pause of [`QUIET`].
@@ -47,9 +49,9 @@ struct Stall {
 impl StallDetector {
     /// The line that is due about `source`, if one is.
     fn look(&mut self, source: &str, now: Instant, seen: WaitSample) -> Option<String> {
-        self.received.push_back((now, seen.received));
-        while self.received.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
-            self.received.pop_front();
+        self.progress.push_back((now, seen.received, seen.answers));
+        while self.progress.front().is_some_and(|(at, ..)| now.duration_since(*at) > LONG) {
+            self.progress.pop_front();
         }
         let is_long = seen.longest >= LONG;
         match &mut self.open {
@@ -76,10 +78,11 @@ impl StallDetector {
     }
 
     fn beginning(&self, source: &str, seen: WaitSample) -> String {
-        let came = self.received.front().map_or(0, |(_, before)| seen.received - before);
-        let origin = match came {
-            0 => "it sends nothing".to_owned(),
-            came => format!("it sends {}/s", format_size(came / LONG.as_secs())),
+        let before = self.progress.front().map_or((0, 0), |(_, received, answers)| (*received, *answers));
+        let origin = match (seen.received - before.0, seen.answers - before.1) {
+            (0, 0) => "it sends nothing".to_owned(),
+            (0, answers) => format!("it has answered {answers} others meanwhile"),
+            (came, _) => format!("it sends {}/s", format_size(came / LONG.as_secs())),
         };
         let waits = match seen.long {
             1 => "a request has waited".to_owned(),
@@ -99,7 +102,9 @@ pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Moun
             let longest = waits.iter().max().copied().unwrap_or_default();
             let long = waits.iter().filter(|wait| **wait >= LONG).count();
             let received = tree.client().reader_stats().received_bytes;
-            if let Some(line) = stalls.look(&source, Instant::now(), WaitSample { longest, long, received }) {
+            let answers = tree.client().origins().iter().map(|origin| origin.answers).sum();
+            let seen = WaitSample { longest, long, received, answers };
+            if let Some(line) = stalls.look(&source, Instant::now(), seen) {
                 log.say(&line);
             }
         }
@@ -113,14 +118,15 @@ pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Moun
 mod tests {
     use super::*;
 
-    /// The lines about requests that wait as long as `longest` says, second by second, while `bytes` arrive
-    /// each second.
-    fn said(longest: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<(u64, String)> {
+    /// The lines about requests that wait as long as `longest` says, second by second, while so many bytes
+    /// and answers arrive each second.
+    fn said(longest: impl IntoIterator<Item = u64>, (bytes, answers): (u64, u64)) -> Vec<(u64, String)> {
         let (mut stalls, start) = (StallDetector::default(), Instant::now());
         let mut said = Vec::new();
         for (second, longest) in (0..).zip(longest) {
             let longest = Duration::from_secs(longest);
-            let seen = WaitSample { longest, long: usize::from(longest >= LONG), received: second * bytes };
+            let long = usize::from(longest >= LONG);
+            let seen = WaitSample { longest, long, received: second * bytes, answers: second * answers };
             let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
             said.extend(line.map(|line| (second, line)));
         }
@@ -130,7 +136,7 @@ mod tests {
     #[test]
     fn a_stall_is_said_once_and_its_end_with_its_duration() {
         assert_eq!(
-            said((0..=60).chain([0; 30]), 0),
+            said((0..=60).chain([0; 30]), (0, 0)),
             [
                 (5, "s3://b: a request has waited for the origin for 5 s or more: it sends nothing".into()),
                 (
@@ -140,14 +146,16 @@ mod tests {
                 ),
             ]
         );
-        assert_eq!(said([0, 1, 2, 3, 4, 4, 1, 2, 3, 0], 0), []);
+        assert_eq!(said([0, 1, 2, 3, 4, 4, 1, 2, 3, 0], (0, 0)), []);
+        let others = said(0..=5, (0, 100));
+        assert!(others[0].1.ends_with("5 s or more: it has answered 500 others meanwhile"), "{others:?}");
     }
 
     #[test]
     fn a_slow_origin_is_one_stall_with_its_rate() {
         // Each read waits for seven seconds, the next begins at once.
         let waits = (0..700).map(|second| second % 7).chain([0; 20]);
-        let said = said(waits, 1 << 20);
+        let said = said(waits, (1 << 20, 7));
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].1.ends_with("it sends 1MiB/s"), "{said:?}");
         assert!(said[1].1.contains("for 699 s") && said[1].1.ends_with("one of them 6 s"), "{said:?}");

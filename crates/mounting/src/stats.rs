@@ -343,6 +343,7 @@ pub(crate) mod tests {
             parallel: 8,
             connections: 4,
             connected: 9,
+            answers: 0,
             retries: 2,
             throttled: 1,
             outage: None,

@@ -14,6 +14,7 @@ pub(crate) mod uploads;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flatout_settings::Settings;
@@ -415,6 +416,12 @@ impl Client {
             thread.spawn(move || news.iter().for_each(&mut hear))?;
         }
         Ok(())
+    }
+
+    /// From now on origins are taken to have answered another process, for which this one goes on: where they
+    /// are silent they are away, not mistyped.
+    pub fn know_origins(&self) {
+        self.shared.gates.are_known.store(true, Ordering::Relaxed);
     }
 
     /// Bytes of the caller's own, such as names, that are to count as this client's memory.

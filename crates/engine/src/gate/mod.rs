@@ -92,12 +92,15 @@ pub(crate) struct Gates {
     known: Vec<FoundPace>,
     memory_plan: MemoryPlan,
     pub(crate) newsroom: Newsroom,
+    /// Origins have answered before, to another process.
+    pub(crate) are_known: AtomicBool,
 }
 
 impl Gates {
     /// `known` is what earlier runs found.
     pub(crate) fn new(known: Vec<FoundPace>, memory_plan: MemoryPlan) -> Gates {
-        Gates { gates: Mutex::default(), known, memory_plan, newsroom: Newsroom::default() }
+        let (newsroom, are_known) = (Newsroom::default(), AtomicBool::new(false));
+        Gates { gates: Mutex::default(), known, memory_plan, newsroom, are_known }
     }
 
     /// The gate of an origin in one direction, made at its first use; of one that nothing leads to, a gate
@@ -108,8 +111,13 @@ impl Gates {
         direction: Direction,
         settings: &Settings,
     ) -> Arc<Gate> {
-        let new_presence =
-            |host| Arc::new(Presence::new(settings.outage_timeout(), host, self.newsroom.clone()));
+        let new_presence = |host| {
+            let presence = Presence::new(settings.outage_timeout(), host, self.newsroom.clone());
+            if self.are_known.load(Ordering::Relaxed) {
+                presence.on_answered();
+            }
+            Arc::new(presence)
+        };
         let Some(origin) = origin else {
             let host = Host::new("nowhere");
             return Arc::new(Gate::new(settings, host, new_presence(host), self.memory_plan, None));
@@ -336,6 +344,7 @@ impl Gate {
     /// A request that left at `sent` was answered.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
         self.presence.on_answered();
+        self.counts.on_answer();
         match load {
             Load::Fine => drop(self.requests.on_answer(class, sent, load)),
             Load::TooMuch => {

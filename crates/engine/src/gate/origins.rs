@@ -24,6 +24,8 @@ pub struct OriginStats {
     pub connections: u32,
     /// Connections for objects that were opened.
     pub connected: u64,
+    /// Requests that it has answered.
+    pub answers: u64,
     /// Attempts that were tried again.
     pub retries: u64,
     /// Answers by which it asked for less: 503, 429, or one that it says it held back.
@@ -51,6 +53,7 @@ pub(super) struct Counts {
     /// One for each that is open, and this one.
     open: Arc<()>,
     connected: AtomicU64,
+    answers: AtomicU64,
     retries: AtomicU64,
     throttled: AtomicU64,
 }
@@ -63,6 +66,10 @@ impl Counts {
     pub(super) fn on_connected(&self) -> OpenConnection {
         self.connected.fetch_add(1, Ordering::Relaxed);
         OpenConnection(self.open.clone())
+    }
+
+    pub(super) fn on_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn on_retry(&self) {
@@ -91,7 +98,7 @@ impl Gates {
 impl Gate {
     fn stats(&self, origin: String, direction: Direction) -> OriginStats {
         let tally = self.tally();
-        let Counts { open, connected, retries, throttled } = &self.counts;
+        let Counts { open, connected, answers, retries, throttled } = &self.counts;
         OriginStats {
             origin,
             direction,
@@ -99,6 +106,7 @@ impl Gate {
             parallel: self.limit(),
             connections: (Arc::strong_count(open) - 1) as u32,
             connected: connected.load(Ordering::Relaxed),
+            answers: answers.load(Ordering::Relaxed),
             retries: retries.load(Ordering::Relaxed),
             throttled: throttled.load(Ordering::Relaxed),
             outage: self.presence.outage().map(|(waited, why)| OriginOutage { waited, why }),

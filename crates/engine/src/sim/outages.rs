@@ -107,4 +107,7 @@ fn an_origin_that_never_answered_is_waited_for_ten_seconds() {
     let many = many_that_fail(&scenario);
     assert!(many.incomplete.is_some_and(|error| error.is_outage()) && many.finished.is_empty());
     assert!((10..12).contains(&many.ended.as_secs()), "{:?}", many.ended);
+    scenario.tuning.knows_origins = true;
+    let known = many_that_fail(&scenario);
+    assert!((60..62).contains(&known.ended.as_secs()), "another process was answered: {:?}", known.ended);
 }

@@ -83,6 +83,9 @@ pub(super) fn run(scenario: &Scenario, tells: bool) -> (Rc<World>, Outcome) {
         .build_local(Default::default())
         .expect("a runtime without a driver");
     let client = Client::new(config(scenario)).expect("settings that make sense");
+    if scenario.tuning.knows_origins {
+        client.know_origins();
+    }
     // Providers are asked on threads of their own, whose time is not ours: all of that is over before.
     match scenario.origin.dialect {
         Dialect::S3 => drop(client.aws_keys().expect("nobody has keys")),

@@ -135,6 +135,8 @@ pub(super) struct Tuning {
     pub(super) stall_ms: u64,
     /// How long an origin that is away is waited for; 0 counts each failure as a retry.
     pub(super) outage_ms: u64,
+    /// Another process has been answered.
+    pub(super) knows_origins: bool,
     pub(super) connect_ms: u64,
 }
 

@@ -136,6 +136,7 @@ pub(super) fn fair(draw: &mut Draw) -> Scenario {
             retries: draw.between(1, 5) as u32,
             stall_ms: draw.between_orders(200, 2_000),
             outage_ms: 0,
+            knows_origins: false,
             connect_ms: draw.between_orders(200, 1_000),
         },
         objects: vec![Object { bytes, listed: None }],

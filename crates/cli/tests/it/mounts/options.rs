@@ -267,6 +267,9 @@ fn the_examples_of_the_help_work() {
         words.iter_mut().filter(|word| word.starts_with("/mnt/")).for_each(|word| *word = place.mnt_text());
         words.iter_mut().filter(|word| *word == "9100").for_each(|word| *word = "0".into());
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if words.contains(&"--upgrade") {
+            place.mounted("s3://data", &origin.url(), &["--supervise"]);
+        }
         let mut command = place.flatout(&words);
         command.env("FLATOUT_NO_SIGN_REQUEST", "true").env("AWS_ENDPOINT_URL", origin.url());
         run(command.env("OSS_ENDPOINT", origin.url()).env("FLATOUT_ADDRESSING", "path")).clean();

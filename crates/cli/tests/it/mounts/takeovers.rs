@@ -310,6 +310,39 @@ fn another_program_goes_on_with_a_mount() {
     place.unmounted();
 }
 
+#[test]
+fn an_upgrade_that_is_interrupted_or_refused_changes_nothing() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--supervise"]);
+    let before = both(&place).unwrap();
+    let upgrade = |more: &[&str]| {
+        let mnt = place.mnt_text();
+        place.flatout(&[&["mount", "--upgrade", &mnt], more].concat())
+    };
+    run(&mut upgrade(&["--memory", "1GiB"])).refused(4, &["--memory", "what it was mounted with"]);
+    run(&mut upgrade(&["-o", "ro"])).refused(4, &["--upgrade and -o exclude each other"]);
+    let nowhere = place.path().join("nowhere");
+    run(upgrade(&[]).env("XDG_RUNTIME_DIR", &nowhere)).refused(1, &["answers in", "same XDG_RUNTIME_DIR"]);
+    let mut log = File::create(place.at("log")).unwrap();
+    log.write_all(b"one").unwrap();
+    let mut waits = upgrade(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    signal("INT", waits.id());
+    let since = Instant::now();
+    assert_eq!(waits.wait().unwrap().code(), Some(130));
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    let mut said = String::new();
+    waits.stderr.unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("interrupted: the process before serves it"), "{said}");
+    log.write_all(b"two").unwrap();
+    drop(log);
+    assert_eq!(fs::read(origin.root().join("bucket/log")).unwrap(), b"onetwo");
+    assert_eq!(both(&place).unwrap(), before);
+    run(&mut upgrade(&[])).clean();
+    assert_ne!(both_without(&place, before.0).0, before.0);
+    place.unmounted();
+}
+
 /// The one that serves waits for a writer, and would be the last who has the mount.
 #[test]
 fn a_supervisor_that_dies_during_an_upgrade_loses_nothing() {

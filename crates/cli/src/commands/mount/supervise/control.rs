@@ -3,19 +3,21 @@
 
 use std::fs;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use flatout_mount::ExistingMount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::messages;
 use crate::args::Mount;
-use crate::commands::mount::stands;
-use crate::console::Console;
+use crate::console::{Carries, Console};
 use crate::events::Mounted;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -29,6 +31,8 @@ const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// What a supervisor is asked to do.
 pub struct UpgradeRequest {
     pub program: PathBuf,
+    /// Whether nobody waits for the upgrade any more.
+    pub is_withdrawn: Box<dyn Fn() -> bool + Send>,
     pub answer: Box<dyn FnOnce(Result<Mounted, Failure>) + Send>,
 }
 
@@ -55,11 +59,14 @@ impl ControlSocket {
                     && is_own_or_root(&stream)
                     && let Ok(Some(Upgrade { program })) = messages::receive(&stream)
                 {
+                    let stream = Arc::new(stream);
+                    let asker = stream.clone();
+                    let is_withdrawn = Box::new(move || says_no_more(&asker));
                     let answer = Box::new(move |answer| {
                         // Whoever asked may be gone.
                         let _ = messages::send(&stream, &answer);
                     });
-                    each(UpgradeRequest { program, answer });
+                    each(UpgradeRequest { program, is_withdrawn, answer });
                 }
             }
         };
@@ -103,6 +110,12 @@ fn remove_dead(folder: &Path) {
     }
 }
 
+/// Whether the other side has ended what it says.
+fn says_no_more(stream: &UnixStream) -> bool {
+    let looked = poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&Timespec::default()));
+    looked.is_ok_and(|ready| ready > 0)
+}
+
 fn is_own_or_root(stream: &UnixStream) -> bool {
     let peer = rustix::net::sockopt::socket_peercred(stream).map(|peer| peer.uid);
     peer.is_ok_and(|uid| uid.is_root() || uid == rustix::process::geteuid())
@@ -113,6 +126,12 @@ fn is_own_or_root(stream: &UnixStream) -> bool {
 /// # Errors
 /// The mount is not supervised, or something would be lost.
 pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
+    if let Some((name, _)) = args.knobs.given().first() {
+        return Err(Failure::usage(format!(
+            "mount --upgrade: --{name}: the mount keeps what it was mounted with"
+        ))
+        .with_hint("unmount it, and mount it again with other settings"));
+    }
     let place = Path::new(&args.source);
     let standing = ExistingMount::at(place).map_err(|error| {
         let failure = Failure::from(error);
@@ -122,13 +141,20 @@ pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     let folders = flatout_ambient::runtime_folders();
     let running = flatout_mounting::running_mounts(&folders);
     let running = running.into_iter().find(|running| running.serves(&standing));
-    let supervisor = running.as_ref().and_then(|running| running.stats.supervisor_pid);
-    let Some((running, supervisor)) = running.zip(supervisor) else {
-        return Err(Failure::usage(format!(
-            "mount --upgrade: {}: it is not supervised",
-            standing.path().display()
+    let place = standing.path().display();
+    let Some(running) = running else {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let folders = folders.join(", ");
+        return Err(Failure::refused_now(format!(
+            "mount --upgrade: {place}: no process that serves it answers in {folders}"
         ))
-        .with_hint("unmount it, and mount it again with --supervise"));
+        .with_hint(
+            "call it as the user who has mounted it, with the same XDG_RUNTIME_DIR; where its processes have died, unmount it, and mount it again",
+        ));
+    };
+    let Some(supervisor) = running.stats.supervisor_pid else {
+        return Err(Failure::usage(format!("mount --upgrade: {place}: it is not supervised"))
+            .with_hint("unmount it, and mount it again with --supervise"));
     };
     let refused = |error: io::Error| {
         Failure::local("mount --upgrade", format!("the supervisor, process {supervisor}"), &error)
@@ -136,9 +162,21 @@ pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     let stream = UnixStream::connect(running.socket.with_file_name(name(supervisor))).map_err(refused)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
     let program = std::env::current_exe().map_err(refused)?;
+    let shown = program.display().to_string();
     messages::send(&stream, &Upgrade { program }).map_err(refused)?;
+    let armed = console.interrupt.arm();
+    let asking = stream.try_clone().map_err(refused)?;
+    armed.on_signal(move || {
+        // The answer says what has become of it.
+        let _ = asking.shutdown(Shutdown::Write);
+    });
     match messages::receive::<Result<Mounted, Failure>>(&stream).map_err(refused)? {
-        Some(Ok(mounted)) => stands(&mounted, false, console).map(|()| Exit::Clean),
+        Some(Ok(mounted)) => {
+            let Mounted { source, mount_point, pid, .. } = &mounted;
+            console.say(&format!("{shown} goes on with {source} on {mount_point} (process {pid})"))?;
+            console.event(Carries::Lines, &mounted)?;
+            Ok(Exit::Clean)
+        }
         Some(Err(failure)) => Err(failure),
         None => Err(Failure::internal("mount --upgrade: the supervisor died")),
     }

@@ -140,7 +140,12 @@ impl Launcher {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(&self, takes_over: bool, serving: &AtomicU32) -> Result<Daemon, Failure> {
+    pub fn start(
+        &self,
+        takes_over: bool,
+        log: Option<PathBuf>,
+        serving: &AtomicU32,
+    ) -> Result<Daemon, Failure> {
         let refused = |error: io::Error| Failure::local("mount", self.program.display(), &error);
         let (socket, theirs) = UnixStream::pair().map_err(refused)?;
         let child = self.spawn(SERVES, theirs).map_err(refused)?;
@@ -149,7 +154,7 @@ impl Launcher {
         if takes_over {
             daemon.socket.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(refused)?;
         }
-        daemon.tell(&ToDaemon::Begin { supervisor: std::process::id(), takes_over });
+        daemon.tell(&ToDaemon::Begin { supervisor: std::process::id(), takes_over, log });
         Ok(daemon)
     }
 }

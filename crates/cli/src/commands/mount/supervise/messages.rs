@@ -19,6 +19,9 @@ pub enum ToDaemon {
         supervisor: u32,
         /// Another process has served the mount.
         takes_over: bool,
+        /// The log, from its first line on; none in the foreground, and before the mount stands.
+        #[serde(default)]
+        log: Option<PathBuf>,
     },
     /// The mount comes next.
     Serve,
@@ -26,6 +29,8 @@ pub enum ToDaemon {
     Stands { in_background: bool, log: Option<PathBuf> },
     /// Another process is to go on: end, unless something would be lost.
     HandOver,
+    /// It is not to, after all.
+    GoOn,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -36,6 +36,9 @@ const SHORT_LIVES_MOST: u32 = 10;
 /// The longest pause between two of them.
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
+/// How often it is asked whether an upgrade is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// What happens while a mount is supervised.
 enum Event {
     /// A message of this process.
@@ -53,7 +56,7 @@ enum Event {
 pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
     let mut supervisor = Supervisor::new(Launcher::of_this_process()?, console, in_background)?;
-    let begun = supervisor.launcher.start(false, &supervisor.serving);
+    let begun = supervisor.launcher.start(false, None, &supervisor.serving);
     let mut daemon = begun?;
     daemon.until_ready()?;
     let mount = flatout_mounting::lasting_mount(&command.plan)?;
@@ -227,7 +230,7 @@ impl Supervisor {
                     since = Instant::now();
                 }
                 Event::Upgrade(request) => {
-                    let upgraded = self.upgrade(&mut daemon, mount, &request.program);
+                    let upgraded = self.upgrade(&mut daemon, mount, &request);
                     let leaves = upgraded.is_ok() && self.in_background;
                     if upgraded.is_ok() {
                         since = Instant::now();
@@ -284,7 +287,7 @@ impl Supervisor {
     }
 
     fn take_over(&self, mount: &LastingMount) -> Result<Daemon, Failure> {
-        let mut daemon = self.launcher.start(true, &self.serving)?;
+        let mut daemon = self.launcher.start(true, self.log_path.clone(), &self.serving)?;
         daemon.until_ready()?;
         daemon.serve(mount)?;
         daemon.stands(self.in_background, self.log_path.clone());
@@ -297,8 +300,9 @@ impl Supervisor {
         &mut self,
         daemon: &mut Daemon,
         mount: &LastingMount,
-        program: &Path,
+        request: &UpgradeRequest,
     ) -> Result<Mounted, Failure> {
+        let program = &request.program;
         if !mount.resends() {
             return Err(Failure::usage(
                 "mount --upgrade: this kernel cannot hand requests to another process",
@@ -309,9 +313,9 @@ impl Supervisor {
         let unread = |error| Failure::local("mount --upgrade", program.display(), &error);
         launcher.program = Program::at(program).map_err(unread)?;
         // Before anything is given up: it may not even start.
-        let mut next = launcher.start(true, &AtomicU32::new(0))?;
+        let mut next = launcher.start(true, self.log_path.clone(), &AtomicU32::new(0))?;
         next.until_ready()?;
-        self.until_handed_over(daemon)?;
+        self.until_handed_over(daemon, request)?;
         self.serving.store(0, Ordering::SeqCst);
         daemon.kill();
         match next.serve(mount) {
@@ -321,7 +325,8 @@ impl Supervisor {
                 self.launcher = launcher;
                 self.serving.store(next.pid, Ordering::SeqCst);
                 *daemon = next;
-                said.supervisor_pid = Some(std::process::id());
+                // In the background the new program starts another.
+                said.supervisor_pid = Some(std::process::id()).filter(|_| !self.in_background);
                 self.log.say(&format!("mount: {} goes on (process {})", program.display(), said.pid));
                 Ok(said)
             }
@@ -333,20 +338,34 @@ impl Supervisor {
         }
     }
 
-    /// Has the process end without a word to the kernel.
-    fn until_handed_over(&self, daemon: &Daemon) -> Result<(), Failure> {
+    /// Has the process end without a word to the kernel, unless whoever has asked for that takes it back.
+    fn until_handed_over(&self, daemon: &Daemon, request: &UpgradeRequest) -> Result<(), Failure> {
         daemon.tell(&ToDaemon::HandOver);
+        let mut is_withdrawn = false;
         loop {
-            match self.events.recv().expect("this process has a sender itself") {
-                Event::Says(pid, ToSupervisor::Stays(failure)) if pid == daemon.pid => return Err(failure),
+            let Ok(event) = self.events.recv_timeout(LOOK_AGAIN) else {
+                if !is_withdrawn && (request.is_withdrawn)() {
+                    is_withdrawn = true;
+                    daemon.tell(&ToDaemon::GoOn);
+                }
+                continue;
+            };
+            match event {
+                Event::Says(pid, ToSupervisor::Stays(failure)) if pid == daemon.pid => {
+                    let taken_back =
+                        || Failure::interrupted("mount --upgrade: interrupted: the process before serves it");
+                    return Err(if is_withdrawn { taken_back() } else { failure });
+                }
                 Event::Says(pid, ToSupervisor::Ended(failure)) if pid == daemon.pid => {
                     let _ = self.sender.send(Event::Says(pid, ToSupervisor::Ended(failure)));
-                    return Err(Failure::usage("mount --upgrade: it was unmounted meanwhile"));
+                    return Err(Failure::refused_now("mount --upgrade: it was unmounted meanwhile"));
                 }
                 // Also where it died: it is to be gone.
                 Event::Gone(pid) if pid == daemon.pid => return Ok(()),
                 Event::Upgrade(other) => {
-                    (other.answer)(Err(Failure::usage("mount --upgrade: another upgrade is under way")));
+                    (other.answer)(Err(Failure::refused_now(
+                        "mount --upgrade: another upgrade is under way",
+                    )));
                 }
                 _ => {}
             }

@@ -53,7 +53,9 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, Failure> {
     let gone = || Failure::interrupted("mount: the supervisor is gone");
     let told = |error: std::io::Error| Failure::local("mount", "the supervisor", &error);
-    let Some(ToDaemon::Begin { supervisor, takes_over }) = messages::receive(socket).map_err(told)? else {
+    let Some(ToDaemon::Begin { supervisor, takes_over, log: path }) =
+        messages::receive(socket).map_err(told)?
+    else {
         return Err(gone());
     };
     let mut launcher = Launcher::of_this_process()?;
@@ -61,6 +63,9 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     let mut command = if takes_over { MountCommand::of_standing(args)? } else { MountCommand::of(args)? };
     command.plan.supervisor.store(supervisor, Ordering::Relaxed);
     let (client, log) = serve::client_and_log(&command, console)?;
+    if let Some(file) = path.and_then(|path| flatout_mounting::open_log(&path).ok()) {
+        log.turn_to(file);
+    }
     // Of a mount that stands nothing is asked, and the process before may still have the port.
     let begun = match takes_over {
         true => None,
@@ -82,9 +87,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
             (endpoints, tree, note)
         }
         None => {
-            // A rename that is asked for again is to find it whole, or not begun.
-            flatout_mounting::end_renames(&client, &command.plan, &log);
-            let tree = flatout_mounting::take_over(&client, &command.plan, &mount)?;
+            let tree = flatout_mounting::take_over(&client, &command.plan, &mount, &log)?;
             (serve::endpoints_or_less(command.metrics, &log)?, tree, None)
         }
     };
@@ -170,7 +173,7 @@ impl Link {
             messages::for_each(&socket, |message| match message {
                 ToDaemon::Stands { in_background, log } => self.on_stands(in_background, log),
                 ToDaemon::HandOver => self.hand_over(&socket),
-                ToDaemon::Begin { .. } | ToDaemon::Serve => {}
+                ToDaemon::Begin { .. } | ToDaemon::Serve | ToDaemon::GoOn => {}
             });
             drop(socket);
             if let Some(mut child) = started.take() {
@@ -234,13 +237,22 @@ impl Link {
         }
     }
 
-    /// Ends this process, so that another goes on, unless something would be lost by that.
+    /// Tells the supervisor that this process goes on. One that is gone, or does not want to know, is told in
+    /// vain.
+    fn stay(&self, socket: &UnixStream, why: Failure) {
+        let _ = messages::send(socket, &ToSupervisor::Stays(why));
+    }
+
+    /// Ends this process, so that another goes on, unless something would be lost by that, or the supervisor
+    /// says so, or is gone.
     fn hand_over(&self, socket: &UnixStream) {
         let since = Instant::now();
         loop {
             match self.handover.pause(QUIET_WITHIN) {
-                // Nobody is left who could have another process go on.
-                Ok(()) if is_gone(socket) => return self.handover.resume(),
+                Ok(()) if has_news(socket) => {
+                    self.handover.resume();
+                    return self.stay(socket, Failure::interrupted("mount --upgrade: it goes on as before"));
+                }
                 Ok(()) => {
                     origin::remember(&self.client);
                     if let Some(path) = &self.said.socket {
@@ -249,9 +261,8 @@ impl Link {
                     // Nothing is unmounted, and no thread ends what it does.
                     std::process::exit(Exit::Clean.code().into());
                 }
-                Err(not_now) if since.elapsed() > PATIENCE => {
-                    let _ = messages::send(socket, &ToSupervisor::Stays(refused(&self.said, not_now)));
-                    return;
+                Err(not_now) if since.elapsed() > PATIENCE || has_news(socket) => {
+                    return self.stay(socket, refused(&self.said, not_now));
                 }
                 Err(_) => thread::sleep(PAUSE),
             }
@@ -259,11 +270,10 @@ impl Link {
     }
 }
 
-/// Whether the other side is gone.
-fn is_gone(socket: &UnixStream) -> bool {
-    let mut looks = [PollFd::new(socket, PollFlags::IN)];
-    let looked = poll(&mut looks, Some(&Timespec::default()));
-    looked.is_ok() && looks[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+/// Whether the other side has said more, or is gone.
+fn has_news(socket: &UnixStream) -> bool {
+    let looked = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()));
+    looked.is_ok_and(|ready| ready > 0)
 }
 
 /// Files that are named; of more there is only a count.
@@ -279,6 +289,6 @@ fn refused(said: &Mounted, not_now: NotNow) -> Failure {
             format!("what was last written to {}{more} is not sent yet, and would be lost", named.join(", "))
         }
     };
-    Failure::usage(format!("mount --upgrade: {}: {why}", said.mount_point))
+    Failure::refused_now(format!("mount --upgrade: {}: {why}", said.mount_point))
         .with_hint("it is served as before; try again when these files are closed")
 }
