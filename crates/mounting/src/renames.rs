@@ -40,9 +40,10 @@ const NEW: &str = ".new";
 const WAIT: Duration = Duration::from_secs(10);
 /// Clocks of the machine and of the origin may differ by so much.
 const CLOCKS_APART_S: u64 = 120;
-/// A copy that was begun is made within this time, or never: readers of a mount that is taken over wait for
-/// it.
-const SETTLES_WITHIN: Duration = Duration::from_secs(1);
+/// How long readers of a mount wait for that where another process goes on with it.
+const WAIT_OF_READERS: Duration = Duration::from_secs(1);
+/// For so long after the last line of a record, the origin may be at work on its copies.
+const RECENT: Duration = Duration::from_secs(120);
 
 /// The records of a mount.
 #[derive(Debug)]
@@ -244,15 +245,24 @@ fn parse(text: &str, noted: SystemTime) -> Option<(FolderRename, RenameState)> {
     // Copies of which nothing is known are undone, whatever else the file says.
     is_all_made &= copies.iter().all(|copy| matches!(copy, CopyState::Made(_)));
     let until_s = noted.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() + CLOCKS_APART_S;
-    let settles_in = SETTLES_WITHIN.saturating_sub(noted.elapsed().unwrap_or_default());
-    let state = RenameState { copies, is_all_made, until_s, settles_in };
+    let is_recent = noted.elapsed().unwrap_or_default() < RECENT;
+    let state = RenameState { copies, is_all_made, until_s, is_recent };
     Some((FolderRename { source, target, names }, state))
 }
 
 /// Ends the renames that killed mounts of this source have left, before the mount is served: half of the
 /// objects of such a folder are at another place. Where that takes longer than some seconds it goes on beside
-/// the mount.
+/// the mount, and no rename of a folder is begun meanwhile.
 pub fn end_renames(client: &Arc<Client>, plan: &MountPlan, log: &Arc<MountLog>) {
+    end_within(client, plan, log, WAIT);
+}
+
+/// As [`end_renames`], of a mount that stands: its readers wait.
+pub(crate) fn end_renames_of_standing(client: &Arc<Client>, plan: &MountPlan, log: &Arc<MountLog>) {
+    end_within(client, plan, log, WAIT_OF_READERS);
+}
+
+fn end_within(client: &Arc<Client>, plan: &MountPlan, log: &Arc<MountLog>, wait: Duration) {
     let Some(folder) = plan.state_folder.clone().filter(|_| !plan.settings.mount.read_only) else { return };
     let (source, origin) = plan.identity();
     let left = left_in(&folder, &prefix(&source, &origin));
@@ -273,7 +283,7 @@ pub fn end_renames(client: &Arc<Client>, plan: &MountPlan, log: &Arc<MountLog>) 
     if begun.is_err() {
         is_ending.store(false, Ordering::Release);
     }
-    if begun.is_ok() && told.recv_timeout(WAIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+    if begun.is_ok() && told.recv_timeout(wait) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         log.say(
             "renames of folders that a killed mount has left are still being ended: until then, objects \
                  of them are at either place or at both",
@@ -351,6 +361,10 @@ fn said(rename: &FolderRename, state: &RenameState, end: &RenameEnd) -> String {
             let count = end.left.len();
             let why = "they have changed since, or may not be copies of each other";
             format!("{about}, was {done}; {count} objects stay as they are, such as {first}: {why}")
+        }
+        (None, None) if !end.unseen.is_empty() => {
+            let count = end.unseen.len();
+            format!("{about}, was {done}; {count} copies that were asked for may still appear at {target}")
         }
         (None, None) => format!("{about}, was {done}"),
     }

@@ -16,7 +16,7 @@ use flatout_tree::{Config, RenameJournal, Tree, TreeRoot, UploadNotes};
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
 use crate::plan::MountPlan;
-use crate::renames::{RenameRecords, end_renames};
+use crate::renames::{RenameRecords, end_renames_of_standing};
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
 use crate::unfinished::{self, Unfinished};
@@ -39,8 +39,8 @@ pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option
     Ok((tree, note))
 }
 
-/// Goes on with the tree of another process. Nothing is asked of the origin, unless that process has died in
-/// a rename of a folder.
+/// Goes on with the tree of another process. Nothing is asked of the origin, unless renames of folders were
+/// left.
 ///
 /// # Errors
 /// That process could not keep all that the kernel knows.
@@ -51,8 +51,8 @@ pub fn take_over(
     log: &Arc<MountLog>,
 ) -> Result<Tree, Error> {
     client.know_origins();
-    // A rename that is asked for again is to find it whole, or not begun.
-    end_renames(client, plan, log);
+    // A rename that is asked for again is to find it whole, or not begun; until then it waits.
+    end_renames_of_standing(client, plan, log);
     let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config(plan), mount.table());
     tree.ok_or_else(|| {
         let cause = "what the kernel knows of it was not kept whole: there was not enough memory";

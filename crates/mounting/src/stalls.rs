@@ -29,14 +29,16 @@ struct WaitSample {
     received: u64,
     /// Requests that the origin has answered since then.
     answers: u64,
+    /// Those by which it asked for less.
+    throttled: u64,
 }
 
 /// Decides when a line is due. Pure.
 #[derive(Default)]
 struct StallDetector {
     open: Option<Stall>,
-    /// Bytes received and requests answered by then, within the last [`LONG`]; the newest last.
-    progress: VecDeque<(Instant, u64, u64)>,
+    /// What was seen within the last [`LONG`], the newest last.
+    seen: VecDeque<(Instant, WaitSample)>,
 }
 
 /// A time in which requests wait long, without a pause of [`QUIET`].
@@ -49,9 +51,9 @@ struct Stall {
 impl StallDetector {
     /// The line that is due about `source`, if one is.
     fn look(&mut self, source: &str, now: Instant, seen: WaitSample) -> Option<String> {
-        self.progress.push_back((now, seen.received, seen.answers));
-        while self.progress.front().is_some_and(|(at, ..)| now.duration_since(*at) > LONG) {
-            self.progress.pop_front();
+        self.seen.push_back((now, seen));
+        while self.seen.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
+            self.seen.pop_front();
         }
         let is_long = seen.longest >= LONG;
         match &mut self.open {
@@ -78,11 +80,13 @@ impl StallDetector {
     }
 
     fn beginning(&self, source: &str, seen: WaitSample) -> String {
-        let before = self.progress.front().map_or((0, 0), |(_, received, answers)| (*received, *answers));
-        let origin = match (seen.received - before.0, seen.answers - before.1) {
-            (0, 0) => "it sends nothing".to_owned(),
-            (0, answers) => format!("it has answered {answers} others meanwhile"),
-            (came, _) => format!("it sends {}/s", format_size(came / LONG.as_secs())),
+        let before = self.seen.front().map_or(seen, |(_, before)| *before);
+        let (came, answers) = (seen.received - before.received, seen.answers - before.answers);
+        let origin = match (came, answers, seen.throttled - before.throttled) {
+            (0, 0, _) => "it sends nothing".to_owned(),
+            (0, _, throttled @ 1..) => format!("it asks for less, in {throttled} answers"),
+            (0, answers, 0) => format!("it has answered {answers} requests meanwhile"),
+            (came, ..) => format!("it sends {}/s", format_size(came / LONG.as_secs())),
         };
         let waits = match seen.long {
             1 => "a request has waited".to_owned(),
@@ -102,8 +106,10 @@ pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Moun
             let longest = waits.iter().max().copied().unwrap_or_default();
             let long = waits.iter().filter(|wait| **wait >= LONG).count();
             let received = tree.client().reader_stats().received_bytes;
-            let answers = tree.client().origins().iter().map(|origin| origin.answers).sum();
-            let seen = WaitSample { longest, long, received, answers };
+            let origins = tree.client().origins();
+            let answers = origins.iter().map(|origin| origin.answers).sum();
+            let throttled = origins.iter().map(|origin| origin.throttled).sum();
+            let seen = WaitSample { longest, long, received, answers, throttled };
             if let Some(line) = stalls.look(&source, Instant::now(), seen) {
                 log.say(&line);
             }
@@ -126,7 +132,8 @@ mod tests {
         for (second, longest) in (0..).zip(longest) {
             let longest = Duration::from_secs(longest);
             let long = usize::from(longest >= LONG);
-            let seen = WaitSample { longest, long, received: second * bytes, answers: second * answers };
+            let (received, answers) = (second * bytes, second * answers);
+            let seen = WaitSample { longest, long, received, answers, throttled: 0 };
             let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
             said.extend(line.map(|line| (second, line)));
         }
@@ -148,7 +155,7 @@ mod tests {
         );
         assert_eq!(said([0, 1, 2, 3, 4, 4, 1, 2, 3, 0], (0, 0)), []);
         let others = said(0..=5, (0, 100));
-        assert!(others[0].1.ends_with("5 s or more: it has answered 500 others meanwhile"), "{others:?}");
+        assert!(others[0].1.ends_with("5 s or more: it has answered 500 requests meanwhile"), "{others:?}");
     }
 
     #[test]

@@ -22,6 +22,10 @@ use crate::store::{Head, ObjectStore, UploadNotes};
 const AT_ONCE: usize = 32;
 /// Between two looks for a copy that may still be made.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long the store may be at work on a copy whose client is gone: so long, and longer for large objects.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1);
+const COPIED_A_SECOND: u64 = 13 << 20;
+const SETTLES_WITHIN_MOST: Duration = Duration::from_secs(20);
 
 /// Which objects are renamed, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +68,8 @@ pub struct RenameState {
     pub is_all_made: bool,
     /// The end of the mount, in seconds since 1970: younger copies whose making was not noted are of others.
     pub until_s: u64,
-    /// How long copies that were begun may still be made: the store may be at work on them.
-    pub settles_in: Duration,
+    /// The mount has died a short time ago: the store may still be at work on copies that were begun.
+    pub is_recent: bool,
 }
 
 /// Keeps records of renames for as long as they are under way.
@@ -116,8 +120,8 @@ pub struct RenameEnd {
     pub left: Vec<Location>,
     /// Why it has to be tried again: the origin's refusal, or the network's.
     pub failed: Option<Error>,
-    /// Copies that were begun, and have not been made so far. Their numbers.
-    unseen: Vec<usize>,
+    /// Copies that were begun and have not been seen. Their numbers.
+    pub unseen: Vec<usize>,
 }
 
 impl FolderRename {
@@ -218,21 +222,34 @@ pub fn end_rename<S: ObjectStore>(store: &S, rename: &FolderRename, state: &Rena
     if state.is_all_made {
         return finish(store, rename, &state.copies);
     }
-    let settled = Instant::now() + state.settles_in;
     let mut end = undo(store, rename, &state.copies, state.until_s);
-    while !end.unseen.is_empty() && Instant::now() < settled {
-        std::thread::sleep(LOOK_AGAIN);
-        let mut unseen = vec![CopyState::Outstanding; rename.names.len()];
-        end.unseen.iter().for_each(|number| unseen[*number] = CopyState::Begun);
-        let later = undo(store, rename, &unseen, state.until_s);
-        end.failed = end.failed.or(later.failed);
-        end.unseen = later.unseen;
+    if state.is_recent {
+        settle(store, rename, state.until_s, &mut end);
     }
     match copies_left(store, rename) {
         Ok(left) => end.left = left,
         Err(error) => end.failed = end.failed.or(Some(error)),
     }
     end
+}
+
+/// Undoes copies that the store makes only now.
+fn settle<S: ObjectStore>(store: &S, rename: &FolderRename, until_s: u64, end: &mut RenameEnd) {
+    let bytes = |number: &usize| {
+        let source = rename.source_of(&rename.names[*number]).ok()?;
+        look(store, &source).ok()?.map(|head| head.size)
+    };
+    let largest = end.unseen.iter().filter_map(bytes).max().unwrap_or(0);
+    let longest = SETTLES_WITHIN + Duration::from_secs(largest / COPIED_A_SECOND);
+    let settled = Instant::now() + longest.min(SETTLES_WITHIN_MOST);
+    while !end.unseen.is_empty() && Instant::now() < settled {
+        std::thread::sleep(LOOK_AGAIN);
+        let mut unseen = vec![CopyState::Outstanding; rename.names.len()];
+        end.unseen.iter().for_each(|number| unseen[*number] = CopyState::Begun);
+        let later = undo(store, rename, &unseen, until_s);
+        end.failed = end.failed.take().or(later.failed);
+        end.unseen = later.unseen;
+    }
 }
 
 /// The old names of objects that have one of the new names, too: also of those whose notes were lost in a

@@ -302,6 +302,31 @@ fn a_young_copy_that_was_not_noted_is_of_another_client() {
     drop(records);
 }
 
+/// The store is still at work on it when the mount is dead.
+#[test]
+fn a_copy_that_is_made_late_is_undone_too() {
+    for is_recent in [true, false] {
+        let (memory, rename) = (folder().0, one_object());
+        let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
+        let state = RenameState {
+            copies: vec![CopyState::Begun],
+            until_s: u64::MAX,
+            is_recent,
+            ..RenameState::default()
+        };
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                let condition = flatout_wire::object_options::Condition::None;
+                ObjectStore::copy(&memory, &from, &to, condition, None).unwrap();
+            });
+            end_rename(&memory, &rename, &state)
+        });
+        assert_eq!(memory.object("new/a").is_none(), is_recent);
+        assert_eq!((end.left.len(), end.unseen.len()), (0, usize::from(!is_recent)));
+    }
+}
+
 /// All copies were made, and the mount was killed. Then another client has replaced one of them.
 #[test]
 fn a_copy_that_was_replaced_keeps_its_original() {

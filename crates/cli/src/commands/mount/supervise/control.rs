@@ -9,9 +9,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_mount::ExistingMount;
+use flatout_mounting::RunningMount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,9 @@ use crate::failure::Failure;
 
 /// Longer than a supervisor takes to wait for files that are being written.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A process that takes over answers within this time, unless it ends renames.
+const TAKES_OVER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A client that is slower keeps no other waiting.
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
@@ -81,6 +85,24 @@ impl Drop for ControlSocket {
     }
 }
 
+/// The mount's own process. One that takes over just now cannot be asked for a moment.
+fn who_serves(standing: &ExistingMount, folders: &[PathBuf]) -> Option<RunningMount> {
+    let since = Instant::now();
+    loop {
+        let running = flatout_mounting::running_mounts(folders);
+        let found = running.into_iter().find(|running| running.serves(standing));
+        if found.is_some() || since.elapsed() > TAKES_OVER_WITHIN || !is_any_alive(folders) {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether there is any supervisor.
+fn is_any_alive(folders: &[PathBuf]) -> bool {
+    folders.iter().flat_map(|folder| sockets(folder)).any(|path| UnixStream::connect(path).is_ok())
+}
+
 fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
     if !flatout_mounting::is_own_folder(folder) {
         return None;
@@ -96,14 +118,18 @@ fn name(supervisor: u32) -> String {
     format!("supervisor-{supervisor}.sock")
 }
 
-/// Supervisors that were killed have left theirs.
-fn remove_dead(folder: &Path) {
+/// Those of supervisors.
+fn sockets(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_ours = |path: &PathBuf| {
+    entries.filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("supervisor-") && name.ends_with(".sock")
-    };
-    for path in entries.filter(is_ours) {
+    })
+}
+
+/// Supervisors that were killed have left theirs.
+fn remove_dead(folder: &Path) {
+    for path in sockets(folder) {
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(path);
         }
@@ -139,8 +165,7 @@ pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         Failure { message: failure.message.replacen("umount: ", "mount --upgrade: ", 1), ..failure }
     })?;
     let folders = flatout_ambient::runtime_folders();
-    let running = flatout_mounting::running_mounts(&folders);
-    let running = running.into_iter().find(|running| running.serves(&standing));
+    let running = who_serves(&standing, &folders);
     let place = standing.path().display();
     let Some(running) = running else {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();

@@ -101,6 +101,10 @@ pub fn adopt(console: &Console) -> Result<Exit, Failure> {
     supervisor.supervise(daemon, mount)
 }
 
+fn taken_back() -> Failure {
+    Failure::interrupted("mount --upgrade: interrupted: the process before serves it")
+}
+
 struct Supervisor {
     launcher: Launcher,
     in_background: bool,
@@ -315,6 +319,9 @@ impl Supervisor {
         // Before anything is given up: it may not even start.
         let mut next = launcher.start(true, self.log_path.clone(), &AtomicU32::new(0))?;
         next.until_ready()?;
+        if (request.is_withdrawn)() {
+            return Err(taken_back());
+        }
         self.until_handed_over(daemon, request)?;
         self.serving.store(0, Ordering::SeqCst);
         daemon.kill();
@@ -327,6 +334,7 @@ impl Supervisor {
                 *daemon = next;
                 // In the background the new program starts another.
                 said.supervisor_pid = Some(std::process::id()).filter(|_| !self.in_background);
+                said.log = self.log_path.as_ref().map(|path| path.display().to_string());
                 self.log.say(&format!("mount: {} goes on (process {})", program.display(), said.pid));
                 Ok(said)
             }
@@ -352,8 +360,6 @@ impl Supervisor {
             };
             match event {
                 Event::Says(pid, ToSupervisor::Stays(failure)) if pid == daemon.pid => {
-                    let taken_back =
-                        || Failure::interrupted("mount --upgrade: interrupted: the process before serves it");
                     return Err(if is_withdrawn { taken_back() } else { failure });
                 }
                 Event::Says(pid, ToSupervisor::Ended(failure)) if pid == daemon.pid => {
