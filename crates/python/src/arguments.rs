@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
+use crate::object_meta::ObjectMeta;
 use crate::object_ref::two_ranges;
 use crate::span::one_of;
 
@@ -134,28 +135,75 @@ fn ends(name: &str, pair: &Bound<'_, PyAny>) -> PyResult<Ends> {
 
 /// A sequence of pairs (url, path).
 pub fn pairs(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, PathBuf)>> {
+    let pair = |(at, (url, path)): (usize, (Bound<'_, PyAny>, Bound<'_, PyAny>))| {
+        Ok((url_named(&format!("pairs[{at}][0]"), &url)?, path_named(&format!("pairs[{at}][1]"), &path)?))
+    };
+    two_of_each("(url, path)", value)?.into_iter().enumerate().map(pair).collect()
+}
+
+/// A sequence of pairs (path, url).
+pub fn path_pairs(value: &Bound<'_, PyAny>) -> PyResult<Vec<(PathBuf, String)>> {
+    let pair = |(at, (path, url)): (usize, (Bound<'_, PyAny>, Bound<'_, PyAny>))| {
+        Ok((path_named(&format!("pairs[{at}][0]"), &path)?, url_named(&format!("pairs[{at}][1]"), &url)?))
+    };
+    two_of_each("(path, url)", value)?.into_iter().enumerate().map(pair).collect()
+}
+
+fn two_of_each<'py>(
+    form: &str,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     let many = value
         .try_iter()
-        .map_err(|_| PyTypeError::new_err(format!("pairs is a list of (url, path), not {}", kind(value))))?;
-    let pair = |(at, pair): (usize, PyResult<Bound<'_, PyAny>>)| {
+        .map_err(|_| PyTypeError::new_err(format!("pairs is a list of {form}, not {}", kind(value))))?;
+    let pair = |(at, pair): (usize, PyResult<Bound<'py, PyAny>>)| {
         let pair = pair?;
-        let (url, path) = pair
-            .extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()
-            .map_err(|_| PyTypeError::new_err(format!("pairs[{at}] is (url, path), not {}", kind(&pair))))?;
-        let path = path
-            .extract::<PathBuf>()
-            .map_err(|_| PyTypeError::new_err(format!("pairs[{at}][1] is a path, not {}", kind(&path))))?;
-        Ok((url_named(&format!("pairs[{at}][0]"), &url)?, path))
+        pair.extract()
+            .map_err(|_| PyTypeError::new_err(format!("pairs[{at}] is {form}, not {}", kind(&pair))))
     };
     many.enumerate().map(pair).collect()
 }
 
+fn path_named(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    value.extract().map_err(|_| PyTypeError::new_err(format!("{name} is a path, not {}", kind(value))))
+}
+
+pub fn source(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    url_named("source", value)
+}
+
+pub fn target(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    url_named("target", value)
+}
+
+/// An iterable of URLs, or of entries of a listing.
+pub fn urls_to_delete(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if is_one_url(value) {
+        return Err(PyTypeError::new_err(format!(
+            "urls is a list of URLs, not one {}: write delete(url)",
+            kind(value)
+        )));
+    }
+    let each = |(at, url): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let url = url?;
+        match url.cast::<ObjectMeta>() {
+            Ok(info) => Ok(info.get().url.clone()),
+            Err(_) => url_named(&format!("urls[{at}]"), &url),
+        }
+    };
+    value.try_iter()?.enumerate().map(each).collect()
+}
+
+/// A str is an iterable of str.
+fn is_one_url(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+}
+
 /// An iterable of URLs. A single URL is refused, although a str is an iterable of str.
 pub fn urls<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let is_one = value.is_instance_of::<PyString>()
-        || value.is_instance_of::<PyBytes>()
-        || value.is_instance_of::<PyByteArray>();
-    match is_one {
+    match is_one_url(value) {
         true => Err(PyTypeError::new_err(format!(
             "urls is a list of URLs, not one {}: write read_many([url])",
             kind(value)
@@ -186,6 +234,14 @@ pub fn ends_of(#[pyo3(from_py_with = ranges)] ranges: Vec<Ends>) -> Vec<Ends> {
 /// For asyncio: checks pairs of URL and path.
 #[pyfunction]
 pub fn pairs_of(#[pyo3(from_py_with = pairs)] pairs: Vec<(String, PathBuf)>) -> Vec<(String, PathBuf)> {
+    pairs
+}
+
+/// For asyncio: checks pairs of path and URL.
+#[pyfunction]
+pub fn path_pairs_of(
+    #[pyo3(from_py_with = path_pairs)] pairs: Vec<(PathBuf, String)>,
+) -> Vec<(PathBuf, String)> {
     pairs
 }
 

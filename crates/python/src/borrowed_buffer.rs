@@ -105,6 +105,12 @@ impl ReadableBuffer {
         let exported = export(object).map_err(|_| {
             PyTypeError::new_err(format!("{name} has bytes, such as b'…', and is no {}", kind()))
         })?;
+        if holds_references(exported.format().to_bytes()) {
+            return Err(PyTypeError::new_err(format!(
+                "this {} holds references to objects, not bytes",
+                kind()
+            )));
+        }
         match exported.is_c_contiguous() {
             true => Ok(ReadableBuffer(exported)),
             false => Err(PyBufferError::new_err(format!("this {} is not C-contiguous", kind()))),
@@ -113,6 +119,16 @@ impl ReadableBuffer {
 
     pub fn len(&self) -> usize {
         self.0.len_bytes()
+    }
+
+    /// The first byte; of an empty buffer nothing.
+    pub fn start(&self) -> *const u8 {
+        self.0.buf_ptr().cast()
+    }
+
+    /// Gives it back, with the interpreter's lock.
+    pub fn release(self, py: Python<'_>) {
+        self.0.release(py);
     }
 
     /// Shows the bytes to `look`, which keeps the interpreter's lock, so that no Python code writes to them
@@ -130,12 +146,16 @@ impl ReadableBuffer {
     /// write is undefined, as of any copy that NumPy makes.
     pub fn copy_to(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len(), "as many bytes");
+        self.copy_from(0, to);
+    }
+
+    /// Fills `to` with the bytes from `at` on, as [`ReadableBuffer::copy_to`].
+    pub fn copy_from(&self, at: usize, to: &mut [u8]) {
+        assert!(at <= self.len() && to.len() <= self.len() - at, "within the buffer");
         if !to.is_empty() {
-            // SAFETY: the exporter keeps that many bytes there while `self` lives, and `to` is our own
+            // SAFETY: within the bytes that the exporter keeps there while `self` lives, and `to` is our own
             // memory.
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), to.as_mut_ptr(), to.len())
-            };
+            unsafe { std::ptr::copy_nonoverlapping(self.start().add(at), to.as_mut_ptr(), to.len()) };
         }
     }
 }

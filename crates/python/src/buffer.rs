@@ -42,6 +42,11 @@ impl From<AlignedBuffer> for Buffer {
 }
 
 impl Buffer {
+    /// The bytes, of a buffer that no Python code has seen yet.
+    pub fn as_slice(&self) -> &[u8] {
+        self.block.as_slice()
+    }
+
     #[must_use]
     pub fn with_info(self, info: Option<Arc<ObjectMeta>>) -> Buffer {
         Buffer { info, ..self }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use flatout_engine::{Get, Report, Stat, Version};
+use flatout_engine::{Report, Stat, Version};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::arguments::Ends;
 use crate::call_progress::CallProgress;
 use crate::client::Client;
-use crate::destination::{Destination, OwnedTransfer};
+use crate::destination::{Destination, OwnedTransfer, Request};
 use crate::engine::Engine;
 use crate::errors::{Failure, OrRaise};
 use crate::object_ref::{ObjectRef, size_of};
@@ -25,22 +25,22 @@ impl Client {
         &self,
         py: Python<'_>,
         engine: &Engine,
-        get: Get,
+        request: impl Into<Request>,
         destination: Destination,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Result<(Report, Destination), Failure>> {
-        let progress = CallProgress::begin(py, progress, get.location.name())?;
-        let done =
-            waiting::without_gil(py, || OwnedTransfer::start(engine, get, destination)).and_then(|started| {
-                match started {
-                    Ok(transfer) => {
-                        progress.watch(&transfer);
-                        let (result, destination) = waiting::finish(py, engine, transfer)?;
-                        Ok(result.map(|report| (report, destination)))
-                    }
-                    Err(error) => Ok(Err(error.into())),
+        let request = request.into();
+        let progress = CallProgress::begin(py, progress, request.name())?;
+        let done = waiting::without_gil(py, || OwnedTransfer::start(engine, request, destination)).and_then(
+            |started| match started {
+                Ok(transfer) => {
+                    progress.watch(&transfer);
+                    let (result, destination) = waiting::finish(py, engine, transfer)?;
+                    Ok(result.map(|report| (report, destination)))
                 }
-            });
+                Err(error) => Ok(Err(error.into())),
+            },
+        );
         progress.end(py);
         done
     }

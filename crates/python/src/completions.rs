@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use flatout_engine::{Error, Get, Reading, Report};
+use flatout_engine::{Error, Reading, Report};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
@@ -20,7 +20,7 @@ use crate::awaited_calls::{AwaitedCalls, CallTable, EndedTickets, NotifyOnDrop, 
 use crate::borrowed_buffer::BorrowedBuffer;
 use crate::call_progress::CallProgress;
 use crate::client::Client;
-use crate::destination::{Destination, OwnedTransfer};
+use crate::destination::{Destination, OwnedTransfer, Request};
 use crate::engine::Engine;
 use crate::errors::{Failure, OrRaise};
 use crate::exit;
@@ -68,22 +68,23 @@ impl Completions {
     }
 
     /// Begins a transfer; `settle` makes the call's result of its end.
-    fn begin(
+    pub fn begin(
         &self,
         py: Python<'_>,
         client: &Client,
-        get: Get,
+        request: impl Into<Request>,
         destination: Destination,
         progress: Option<&Bound<'_, PyAny>>,
         settle: impl FnOnce(Python<'_>, Result<Report, Failure>, Destination) -> PyResult<Py<PyAny>>
         + Send
         + 'static,
     ) -> PyResult<u64> {
-        let progress = CallProgress::begin(py, progress, get.location.name())?;
+        let request = request.into();
+        let progress = CallProgress::begin(py, progress, request.name())?;
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let ended = self.awaited.ended.clone();
-        let get = get.on_end(move || ended.add(ticket));
-        let started = waiting::without_gil(py, || OwnedTransfer::start(&engine, get, destination));
+        let request = request.on_end(move || ended.add(ticket));
+        let started = waiting::without_gil(py, || OwnedTransfer::start(&engine, request, destination));
         match started.and_then(|started| started.or_raise(py)) {
             Ok(transfer) => {
                 progress.watch(&transfer);
@@ -99,7 +100,7 @@ impl Completions {
     }
 
     /// Begins a call that blocks, on a thread of the engine's.
-    fn call<T: Send + 'static>(
+    pub fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
         client: &Client,

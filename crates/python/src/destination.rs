@@ -1,19 +1,24 @@
-//! Where a transfer writes, owned by the transfer until it has ended: the one place that lends memory to the
-//! engine.
+//! Where a transfer writes, or what it reads, owned by the transfer until it has ended: the one place that
+//! lends memory to the engine.
 
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use flatout_engine::{AlignedBuffer, AllocatedBuffer, Client, Error, Get, Landing, Memory, Report, Transfer};
+use flatout_engine::{
+    AlignedBuffer, AllocatedBuffer, Client, Error, Get, Landing, Memory, Put, Report, ServerCopy, Source,
+    Transfer,
+};
+use flatout_wire::location::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::borrowed_buffer::BorrowedBuffer;
+use crate::borrowed_buffer::{BorrowedBuffer, ReadableBuffer};
 use crate::buffer::Buffer;
 use crate::errors::Failure;
 use crate::uninit_bytes::UninitBytes;
 
-/// Where a transfer writes.
+/// Where a transfer writes, or what it reads.
 pub enum Destination {
     /// Memory that the engine allocates once it knows how much comes.
     AllocatedBuffer(AllocatedBuffer),
@@ -25,6 +30,73 @@ pub enum Destination {
     Scratch(AlignedBuffer),
     /// A file, which appears under its name when it is whole and verified.
     File(PathBuf),
+    /// The origin: the bytes come from a buffer of the caller's.
+    Uploaded(ReadableBuffer),
+    /// The origin: the bytes come from elsewhere.
+    Origin,
+}
+
+/// What is asked of the engine.
+pub enum Request {
+    Get(Get),
+    Put(Put),
+    Copy(ServerCopy, Location),
+}
+
+impl From<Get> for Request {
+    fn from(get: Get) -> Request {
+        Request::Get(get)
+    }
+}
+
+impl From<Put> for Request {
+    fn from(put: Put) -> Request {
+        Request::Put(put)
+    }
+}
+
+impl Request {
+    /// The name of the object, for people.
+    pub fn name(&self) -> &str {
+        match self {
+            Request::Get(get) => get.location.name(),
+            Request::Put(put) => put.location.name(),
+            Request::Copy(_, to) => to.name(),
+        }
+    }
+
+    /// As [`Get::on_end`].
+    #[must_use]
+    pub fn on_end(self, on_end: impl FnOnce() + Send + 'static) -> Request {
+        match self {
+            Request::Get(get) => Request::Get(get.on_end(on_end)),
+            Request::Put(put) => Request::Put(put.on_end(on_end)),
+            Request::Copy(copy, to) => Request::Copy(copy.on_end(on_end), to),
+        }
+    }
+}
+
+/// The bytes of a buffer that [`Destination::Uploaded`] keeps.
+struct LentBytes {
+    start: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: nothing is written through it, and `OwnedTransfer` keeps the buffer until nothing is read any more.
+unsafe impl Send for LentBytes {}
+// SAFETY: as above.
+unsafe impl Sync for LentBytes {}
+
+impl AsRef<[u8]> for LentBytes {
+    fn as_ref(&self) -> &[u8] {
+        match self.bytes {
+            // An empty buffer may have no address.
+            0 => &[],
+            // SAFETY: the exporter keeps that many bytes there. Code is told not to write to them meanwhile;
+            // what it writes is sent or not, and fails the upload where the checksum does not match.
+            bytes => unsafe { std::slice::from_raw_parts(self.start, bytes) },
+        }
+    }
 }
 
 impl Destination {
@@ -59,8 +131,10 @@ impl Destination {
 
     /// Gives a borrowed buffer back. Dropping it does so too, and has to take the interpreter's lock first.
     pub fn release(self, py: Python<'_>) {
-        if let Destination::Borrowed(buffer) = self {
-            buffer.release(py);
+        match self {
+            Destination::Borrowed(buffer) => buffer.release(py),
+            Destination::Uploaded(buffer) => buffer.release(py),
+            _ => {}
         }
     }
 
@@ -68,6 +142,7 @@ impl Destination {
         let (start, bytes) = match self {
             Destination::AllocatedBuffer(made) => return Landing::Allocated(made.clone()),
             Destination::File(path) => return Landing::File(path.clone()),
+            Destination::Uploaded(_) | Destination::Origin => return Landing::Nowhere,
             Destination::Borrowed(buffer) => (buffer.start(), buffer.len()),
             Destination::Bytes(bytes) => (bytes.start(), bytes.len()),
             Destination::Scratch(block) => (block.as_ptr(), block.len()),
@@ -87,14 +162,31 @@ pub struct OwnedTransfer {
 }
 
 impl OwnedTransfer {
-    /// Starts `get`, with `destination` in place of the landing that it names.
+    /// Starts what is asked for, with `destination` in place of the landing that a get names, and the bytes
+    /// of a buffer there in place of a put's source.
     ///
     /// # Errors
-    /// What the engine refuses at once; see [`Client::get`].
-    pub fn start(client: &Client, mut get: Get, destination: Destination) -> Result<OwnedTransfer, Error> {
-        get.landing = destination.landing();
-        let transfer = client.get(get)?;
-        Ok(OwnedTransfer { transfer, destination })
+    /// What the engine refuses at once; see [`Client::get`], [`Client::put`], [`Client::copy`].
+    pub fn start(
+        client: &Client,
+        request: impl Into<Request>,
+        destination: Destination,
+    ) -> Result<OwnedTransfer, Error> {
+        let transfer = match request.into() {
+            Request::Get(mut get) => {
+                get.landing = destination.landing();
+                client.get(get)
+            }
+            Request::Put(mut put) => {
+                if let Destination::Uploaded(buffer) = &destination {
+                    put.source =
+                        Source::Memory(Arc::new(LentBytes { start: buffer.start(), bytes: buffer.len() }));
+                }
+                client.put(put)
+            }
+            Request::Copy(copy, _) => client.copy(copy),
+        };
+        Ok(OwnedTransfer { transfer: transfer?, destination })
     }
 
     pub fn destination(&self) -> &Destination {

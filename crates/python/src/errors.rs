@@ -117,7 +117,10 @@ impl<T, E: Into<Failure>> OrRaise<T> for Result<T, E> {
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Failure {
-        let failure = Failure::new(error.kind(), error.doing(), error.object(), error.cause());
+        let mut failure = Failure::new(error.kind(), error.doing(), error.object(), error.cause());
+        if error.is_there() {
+            failure.0.class = "AlreadyExists";
+        }
         failure.with(error.hint().map(worded))
     }
 }

@@ -3,8 +3,10 @@
 //! No thread of the engine ever takes that lock. A call that waits checks for signals twenty times a second,
 //! and releases the caller's buffer only when no thread writes to it any more.
 
+mod appending;
 mod arguments;
 mod awaited_calls;
+mod awaited_writes;
 mod borrowed_buffer;
 mod buffer;
 mod call_progress;
@@ -27,6 +29,7 @@ mod pages;
 mod per_process;
 mod prefetch;
 mod progress;
+mod put_options;
 mod range_reads;
 mod ranges;
 mod read_queue;
@@ -37,6 +40,8 @@ mod span;
 mod transfer_set;
 mod uninit_bytes;
 mod waiting;
+mod writer;
+mod writes;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
@@ -56,6 +61,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<read_queue::ReadQueue>()?;
     module.add_class::<read_queue::ObjectVersion>()?;
     module.add_class::<file::File>()?;
+    module.add_class::<writer::Writer>()?;
     module.add_class::<object_meta::ObjectMeta>()?;
     module.add_class::<many::ReadMany>()?;
     module.add_class::<progress::Progress>()?;
@@ -63,9 +69,26 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arguments::ends_of, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::one_range, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::pairs_of, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::path_pairs_of, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::urls_of, module)?)?;
     module.add_function(wrap_pyfunction!(range_reads::check_out, module)?)?;
     module.add_function(wrap_pyfunction!(ranges::runs_of, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::write, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::upload, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::upload_many, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::delete, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::delete_many, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::copy, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::described, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_write, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_upload, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_delete, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_delete_many, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_copy, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_described, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_room, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_commit, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_abort, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_at_exit, module)?)?;
     module.add_function(wrap_pyfunction!(safetensors::safetensors_header, module)?)?;

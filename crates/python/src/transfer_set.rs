@@ -5,10 +5,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use flatout_engine::{Get, Report};
+use flatout_engine::Report;
 use pyo3::prelude::*;
 
-use crate::destination::{Destination, OwnedTransfer};
+use crate::destination::{Destination, OwnedTransfer, Request};
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit;
@@ -61,19 +61,20 @@ impl<T: Send + Sync> TransferSet<T> {
         &mut self,
         py: Python<'_>,
         number: u64,
-        mut get: Get,
+        request: impl Into<Request>,
         destination: Destination,
         item: T,
     ) -> PyResult<Result<&OwnedTransfer, Failure>> {
+        let mut request = request.into();
         if let Some((sender, _)) = &self.ended {
             let sender = sender.clone();
-            get = get.on_end(move || {
+            request = request.on_end(move || {
                 // The set may be gone.
                 let _ = sender.send(number);
             });
         }
         let engine = &self.engine;
-        let started = waiting::without_gil(py, || OwnedTransfer::start(engine, get, destination))?;
+        let started = waiting::without_gil(py, || OwnedTransfer::start(engine, request, destination))?;
         Ok(started.map_err(Failure::from).map(|transfer| {
             let entry = self.running.entry(number).insert_entry((transfer, item));
             &entry.into_mut().0

@@ -255,7 +255,7 @@ def test_a_file(client, url, data):
         with pytest.raises(flatout.ObjectChanged):
             await reader.open(url, etag='"another"')
         with pytest.raises(NotImplementedError):
-            await reader.open(url, "wb")
+            await reader.open(url, "r")
         async with await reader.open(url) as file:
             assert (file.size, file.name, file.tell(), file.closed) == (SIZE, url, 0, False)
             assert await file.read(4) == data[:4] and await file.read(100_000) == data[4:100_004]

@@ -11,6 +11,7 @@ def test_examples(started, tmp_path, monkeypatch):
     origin = started()
     data = origins.Bucket(origin, "data")
     data.put("model.bin", bytes(range(256)) * 4096)
+    (tmp_path / "some.json").write_text("{}")
     put_model(data)
     many = origins.Bucket(origin, "many")
     for number in range(1000):

@@ -243,6 +243,29 @@ impl ObjectOptions {
         *place = Some(value.to_owned());
     }
 
+    /// These, and where they say nothing what `described` says. Names of metadata that only that has are
+    /// kept.
+    #[must_use]
+    pub fn over(self, described: ObjectOptions) -> ObjectOptions {
+        let given = self.metadata.clone();
+        let is_given = |name: &str| given.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let kept = described.metadata.into_iter().filter(|(name, _)| !is_given(name));
+        ObjectOptions {
+            content_type: self.content_type.or(described.content_type),
+            cache_control: self.cache_control.or(described.cache_control),
+            content_disposition: self.content_disposition.or(described.content_disposition),
+            content_encoding: self.content_encoding.or(described.content_encoding),
+            content_language: self.content_language.or(described.content_language),
+            expires: self.expires.or(described.expires),
+            storage_class: self.storage_class.or(described.storage_class),
+            acl: self.acl.or(described.acl),
+            sse: self.sse.or(described.sse),
+            sse_kms_key_id: self.sse_kms_key_id.or(described.sse_kms_key_id),
+            metadata: self.metadata.into_iter().chain(kept).collect(),
+            tags: if self.tags.is_empty() { described.tags } else { self.tags },
+        }
+    }
+
     fn content_headers(&self) -> [(&'static str, Option<&str>); 6] {
         [
             ("content-type", self.content_type.as_deref()),

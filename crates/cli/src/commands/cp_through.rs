@@ -114,30 +114,8 @@ impl Through<'_> {
         if given.tags.is_empty() && self.from.bucket().is_some() {
             self.options.tags = self.client.tags(self.from)?;
         }
-        let content_type = ("content-type", stat.content_type.clone());
-        let headers = stat.content_headers.iter().map(|(name, value)| (*name, Some(value.clone())));
-        for (name, value) in std::iter::once(content_type).chain(headers) {
-            if let Some(value) = value {
-                self.options.describe(name, &value);
-            }
-        }
-        let is_given = |name: &str| given.metadata.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-        let kept = stat.metadata.into_iter().filter(|(name, _)| !is_given(name));
-        let described = std::mem::take(&mut self.options);
-        self.options = ObjectOptions {
-            content_type: given.content_type.or(described.content_type),
-            cache_control: given.cache_control.or(described.cache_control),
-            content_disposition: given.content_disposition.or(described.content_disposition),
-            content_encoding: given.content_encoding.or(described.content_encoding),
-            content_language: given.content_language.or(described.content_language),
-            expires: given.expires.or(described.expires),
-            storage_class: given.storage_class,
-            acl: given.acl,
-            sse: given.sse,
-            sse_kms_key_id: given.sse_kms_key_id,
-            metadata: given.metadata.iter().cloned().chain(kept).collect(),
-            tags: if given.tags.is_empty() { described.tags } else { given.tags },
-        };
+        let described = ObjectOptions { tags: std::mem::take(&mut self.options.tags), ..stat.described() };
+        self.options = given.over(described);
         Ok(stat.version.etag)
     }
 }

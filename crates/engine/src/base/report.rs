@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flatout_wire::body_checksum::ChecksumForm;
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::{Checksum, Head};
+use flatout_wire::object_options::ObjectOptions;
 
 use crate::base::limited_by::LimitedBy;
 use crate::base::version::Version;
@@ -36,8 +37,8 @@ pub struct Progress {
 pub struct Report {
     /// The version that was read.
     pub version: Version,
-    /// What the first answer told of the object; `None` where none was needed to begin. Of a copy, what is
-    /// known of its source.
+    /// What the first answer told of the object; `None` where none was needed to begin. Of an upload, what
+    /// the origin said of the object that it made; of a copy, what is known of its source.
     pub stat: Option<Stat>,
     /// The range of the object that was read.
     pub range: Range<u64>,
@@ -149,6 +150,16 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// What an object that is stored as this one is made with: its type, the other headers that describe its
+    /// content, and its metadata.
+    pub fn described(&self) -> ObjectOptions {
+        let mut options = ObjectOptions { metadata: self.metadata.clone(), ..ObjectOptions::default() };
+        let content_type = self.content_type.iter().map(|value| ("content-type", value));
+        let headers = self.content_headers.iter().map(|(name, value)| (*name, value));
+        content_type.chain(headers).for_each(|(name, value)| options.describe(name, value));
+        options
+    }
+
     /// What a head tells of an object of `size` bytes.
     pub(crate) fn of(head: &Head, size: Option<u64>) -> Stat {
         Stat {

@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use crate::api::account::{Account, Dialect, Operation, Target};
 use crate::api::write::{Content, StoredAs, Write, WriteStep};
 use crate::base::error::{Error, ErrorKind};
-use crate::base::report::{PartRecord, Progress, Report, Verified};
-use crate::base::version::{Object, Version};
+use crate::base::report::{PartRecord, Progress, Report, Stat, Verified};
+use crate::base::version::Object;
 use crate::disk::upload_journal::{SentPart, UploadJournal};
 use crate::sink::end::End;
 use crate::source::OpenSource;
@@ -71,7 +71,7 @@ pub(crate) struct Upload {
 
 /// What the origin said of the object that it made.
 pub(crate) struct Stored {
-    pub(crate) version: Version,
+    pub(crate) stat: Stat,
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
 }
@@ -307,8 +307,8 @@ impl Upload {
         };
         let transfer = &self.transfer;
         Ok(Report {
-            version: stored.version.clone(),
-            stat: None,
+            version: stored.stat.version.clone(),
+            stat: Some(stored.stat.clone()),
             range: 0..stored.bytes,
             bytes: stored.bytes,
             fetched_bytes: transfer.counters.fetched_bytes(),

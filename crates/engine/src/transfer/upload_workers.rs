@@ -23,8 +23,7 @@ use crate::api::write::{Content, WriteStep};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Feature, Word, text};
 use crate::base::operation::Class;
-use crate::base::report::{PartRecord, Verified};
-use crate::base::version::Version;
+use crate::base::report::{PartRecord, Stat, Verified};
 use crate::disk::upload_journal::SentPart;
 use crate::gate::TrailerUse;
 use crate::gate::slots::{Seat, Slot, WorkSource};
@@ -146,7 +145,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
         let failure = match send_verified(shard, upload, step, (body, &plan), "object").await {
             Ok((head, (verified, _))) => {
                 upload.on_stored(Stored {
-                    version: Version::of(&head, Some(content.bytes)),
+                    stat: Stat::of(&head, Some(content.bytes)),
                     bytes: content.bytes,
                     verified,
                 });
@@ -375,7 +374,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
         Verified::None(_) if begun.form.is_some() => Verified::None(NOT_STATED),
         verified => verified,
     };
-    upload.on_stored(Stored { version: Version::of(&head, Some(bytes)), bytes, verified });
+    upload.on_stored(Stored { stat: Stat::of(&head, Some(bytes)), bytes, verified });
     upload.forget_journal();
     Ok(())
 }
@@ -405,11 +404,7 @@ pub(super) async fn is_stored(
         Some(verified) if by_etag => verified,
         _ => return Ok(false),
     };
-    upload.on_stored(Stored {
-        version: Version::of(&head, Some(content.bytes)),
-        bytes: content.bytes,
-        verified,
-    });
+    upload.on_stored(Stored { stat: Stat::of(&head, Some(content.bytes)), bytes: content.bytes, verified });
     upload.forget_journal();
     Ok(true)
 }

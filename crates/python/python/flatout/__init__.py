@@ -1,6 +1,7 @@
-"""Reads objects of S3, OSS and HTTP at the speed of the network.
+"""Reads and writes objects of S3 and OSS at the speed of the network, and reads those of HTTP.
 
-``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer. The functions here are the verbs of
+``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer, ``flatout.write("oss://bucket/key", buffer)`` sends
+one. The functions here are the verbs of
 ``flatout.Client`` on a default client. The import itself reads nothing, sends nothing and starts nothing.
 """
 
@@ -10,10 +11,13 @@ import os as _os
 from . import _native, safetensors
 from ._native import Buffer, Credentials, File, Info, Pages, Progress, ReadMany, __version__
 from ._settings import Settings
-from .aio import AsyncClient, AsyncFile, AsyncReadMany
+from ._write_options import WriteOptions
+from ._writer import RemoteWriter, TextWriter
+from .aio import AsyncClient, AsyncFile, AsyncReadMany, AsyncWriter
 from .client import Client, _close_all, default_client
 from .errors import (
     AccessDenied,
+    AlreadyExists,
     Cancelled,
     Corrupt,
     FlatoutError,
@@ -31,11 +35,15 @@ from .errors import (
 from .io import RemoteFile
 from .verbs import (
     buckets,
+    copy,
+    delete,
+    delete_many,
     download,
     download_many,
     exists,
     ls,
     ls_pages,
+    move,
     open,
     presign,
     read,
@@ -43,13 +51,18 @@ from .verbs import (
     read_ranges,
     readinto,
     stat,
+    upload,
+    upload_many,
+    write,
 )
 
 __all__ = [
     "AccessDenied",
+    "AlreadyExists",
     "AsyncClient",
     "AsyncFile",
     "AsyncReadMany",
+    "AsyncWriter",
     "Buffer",
     "Cancelled",
     "Client",
@@ -67,20 +80,27 @@ __all__ = [
     "Progress",
     "ReadMany",
     "RemoteFile",
+    "RemoteWriter",
     "Settings",
+    "TextWriter",
     "Throttled",
     "Timeout",
     "Unsupported",
     "Untrusted",
     "UsageError",
+    "WriteOptions",
     "__version__",
     "buckets",
+    "copy",
     "default_client",
+    "delete",
+    "delete_many",
     "download",
     "download_many",
     "exists",
     "ls",
     "ls_pages",
+    "move",
     "open",
     "presign",
     "read",
@@ -89,6 +109,9 @@ __all__ = [
     "readinto",
     "safetensors",
     "stat",
+    "upload",
+    "upload_many",
+    "write",
 ]
 
 _os.register_at_fork(after_in_child=_native._after_fork)

@@ -30,17 +30,35 @@ __all__ = [
     "ReadMany",
     "Version",
     "Watched",
+    "Writer",
     "__version__",
     "_after_fork",
     "_at_exit",
+    "begin_abort",
+    "begin_commit",
+    "begin_copy",
+    "begin_delete",
+    "begin_delete_many",
+    "begin_described",
+    "begin_room",
+    "begin_upload",
+    "begin_write",
     "check_out",
+    "copy",
+    "delete",
+    "delete_many",
+    "described",
     "ends_of",
     "one_range",
     "pairs_of",
+    "path_pairs_of",
     "runs_of",
     "safetensors_header",
     "safetensors_header_end",
+    "upload",
+    "upload_many",
     "urls_of",
+    "write",
 ]
 
 _Read = TypeVar("_Read", covariant=True)
@@ -703,6 +721,11 @@ def pairs_of(
 
 _Iterable = TypeVar("_Iterable", bound=Iterable[Any])
 
+def path_pairs_of(
+    pairs: Sequence[tuple[str | os.PathLike[str], str]],
+) -> list[tuple[str | os.PathLike[str], str]]:
+    """For asyncio: checks pairs of path and URL."""
+
 def urls_of(urls: _Iterable) -> _Iterable:
     """For asyncio: checks an iterable of URLs."""
 
@@ -711,6 +734,123 @@ def runs_of(ranges: Sequence[tuple[int, int]], max_gap: int | None = None) -> li
 
 def _at_exit() -> None: ...
 def _after_fork() -> None: ...
+
+@final
+class Writer:
+    """An object that is written from its start to its end. It is there once :meth:`commit` has returned; dropped
+    before, nothing is.
+    """
+
+    def __new__(
+        cls,
+        client: Client,
+        url: str,
+        options: dict[str, Any] | None = None,
+        appends: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> Self: ...
+    @property
+    def url(self) -> str:
+        """As it was written."""
+    @property
+    def size(self) -> int:
+        """Bytes of the object so far."""
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes are taken."""
+
+    def write(self, data: _Exporter) -> int:
+        """Takes all bytes of ``data``, and waits where they come faster than they can be sent."""
+
+    def write_some(self, data: _Exporter, at: int) -> int:
+        """Takes bytes of ``data`` from ``at`` on as far as that needs no wait, and returns how many."""
+
+    def commit(self) -> Info:
+        """Publishes the object."""
+
+    def cancel(self) -> None:
+        """Has the upload end soon, without waiting for that."""
+
+    def abort(self) -> None:
+        """Ends the upload without an object. Does nothing once it is over."""
+
+def write(
+    client: Client,
+    url: str,
+    data: _Exporter,
+    options: dict[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Info: ...
+def upload(
+    client: Client,
+    path: str | os.PathLike[str],
+    url: str,
+    options: dict[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Info: ...
+def upload_many(
+    client: Client,
+    pairs: Sequence[tuple[str | os.PathLike[str], str]],
+    options: dict[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+    return_exceptions: bool = False,
+) -> list[Any]: ...
+def delete(client: Client, url: str, version_id: str | None = None, if_match: str | None = None) -> None: ...
+def delete_many(
+    client: Client, urls: Iterable[str | Info], return_exceptions: bool = False
+) -> list[FlatoutError | None]: ...
+def copy(
+    client: Client,
+    source: str,
+    target: str,
+    version_id: str | None = None,
+    options: dict[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> tuple[Info, str | None] | None:
+    """None where the two are of different services."""
+
+def described(client: Client, url: str, version_id: str | None = None) -> tuple[Info, dict[str, Any]]:
+    """An object, and the options that one which is stored as it is made with."""
+
+def begin_write(
+    calls: Completions,
+    client: Client,
+    url: str,
+    data: _Exporter,
+    options: dict[str, Any] | None = None,
+    progress: Progress | Watched | bool | None = None,
+) -> int: ...
+def begin_upload(
+    calls: Completions,
+    client: Client,
+    path: str | os.PathLike[str],
+    url: str,
+    options: dict[str, Any] | None = None,
+    progress: Progress | Watched | bool | None = None,
+) -> int: ...
+def begin_delete(
+    calls: Completions, client: Client, url: str, version_id: str | None = None, if_match: str | None = None
+) -> int: ...
+def begin_delete_many(
+    calls: Completions, client: Client, urls: Iterable[str | Info], return_exceptions: bool = False
+) -> int: ...
+def begin_copy(
+    calls: Completions,
+    client: Client,
+    source: str,
+    target: str,
+    version_id: str | None = None,
+    options: dict[str, Any] | None = None,
+    progress: Progress | Watched | bool | None = None,
+) -> int:
+    """The result is None where the two are of different services."""
+
+def begin_described(calls: Completions, client: Client, url: str, version_id: str | None = None) -> int: ...
+def begin_room(calls: Completions, client: Client, writer: Writer) -> int:
+    """Ends when the writer takes bytes, or has failed."""
+
+def begin_commit(calls: Completions, client: Client, writer: Writer) -> int: ...
+def begin_abort(calls: Completions, client: Client, writer: Writer) -> int: ...
 
 @final
 class Version:

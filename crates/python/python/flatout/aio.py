@@ -8,15 +8,17 @@ import os as _os
 import weakref as _weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
+from functools import partial as _partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from . import _native
 from ._aio_file import AsyncFile
 from ._aio_many import AsyncReadMany
-from .client import Client, default_client
+from ._aio_writer import AsyncWriter
+from .client import PIECE_BYTES, Client, default_client, described, there
 from .errors import FlatoutError, ObjectChanged, Unsupported
-from .io import check_mode
+from .io import check_open, parse_mode
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -24,15 +26,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer as _Exporter
 
     from ._settings import Settings
+    from ._write_options import WriteOptions
 
-__all__ = ["AsyncClient", "AsyncFile", "AsyncReadMany"]
+__all__ = ["AsyncClient", "AsyncFile", "AsyncReadMany", "AsyncWriter"]
 
 _T = TypeVar("_T")
+_W = TypeVar("_W")
 
 #: How many ranges of an object, or files, are in flight at a time; the engine itself decides how many requests are.
 _AT_A_TIME = 128
 #: A request for several ranges is no longer than this.
 _TOGETHER_BYTES = 8 << 20
+
+#: What stands for a result that has not come.
+_PENDING: Any = None
 
 _open: _weakref.WeakSet[_Loop] = _weakref.WeakSet()
 
@@ -210,24 +217,12 @@ class AsyncClient:
         return_exceptions: bool = False,
     ) -> Sequence[int | FlatoutError]:
         wanted = _native.pairs_of(pairs)
-        outcomes: list[int | FlatoutError] = [0] * len(wanted)
-        watched = _native.Watched(progress, f"{len(wanted)} files")
 
-        async def one(index: int, url: str, path: str | _os.PathLike[str]) -> None:
-            try:
-                outcomes[index] = await self._run("download", url, path, progress=watched)
-            except FlatoutError as error:
-                outcomes[index] = error
+        async def one(pair: tuple[str, str | _os.PathLike[str]], watched: _native.Watched) -> int:
+            count: int = await self._run("download", *pair, progress=watched)
+            return count
 
-        try:
-            jobs = (lambda index=index, pair=pair: one(index, *pair) for index, pair in enumerate(wanted))
-            await _all(jobs, _AT_A_TIME)
-        finally:
-            watched.end()
-        for outcome in outcomes:
-            if isinstance(outcome, FlatoutError) and not return_exceptions:
-                raise outcome
-        return outcomes
+        return await _each(wanted, one, progress, return_exceptions)
 
     async def stat(self, url: str, *, version_id: str | None = None) -> _native.Info:
         info: _native.Info = await self._run("stat", url, version_id=version_id)
@@ -257,18 +252,72 @@ class AsyncClient:
         presigned: str = await self._run("presign", url, expires=expires, version_id=version_id)
         return presigned
 
+    @overload
     async def open(
         self,
         url: str,
-        mode: Literal["rb"] = "rb",
+        mode: Literal["rb", "br"] = "rb",
+        *,
+        size: int | None = None,
+        etag: str | None = None,
+        modified: float | None = None,
+        version_id: str | None = None,
+    ) -> AsyncFile: ...
+    @overload
+    async def open(
+        self,
+        url: str,
+        mode: Literal["wb", "bw", "ab", "ba", "xb", "bx"],
+        *,
+        progress: _native.Progress | bool | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> AsyncWriter: ...
+    async def open(
+        self,
+        url: str,
+        mode: str = "rb",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        size: int | None = None,
+        etag: str | None = None,
+        modified: float | None = None,
+        version_id: str | None = None,
+        progress: _native.Progress | bool | None = None,
+        **options: Any,
+    ) -> AsyncFile | AsyncWriter:
+        """Opens an object as a :class:`flatout.AsyncFile`, or as a :class:`flatout.AsyncWriter` in the modes ``"wb"``, ``"xb"`` and
+        ``"ab"``, as :meth:`flatout.Client.open` does. Reading sends no request where ``size`` is given, as from a listing.
+        """
+        does, is_text = parse_mode(url, mode)
+        if is_text or (encoding, errors, newline) != (None, None, None):
+            cause = f"mode {mode!r}: here objects are read and written as bytes, '{does}b'"
+            raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+        version = {"size": size, "etag": etag, "modified": modified, "version_id": version_id}
+        check_open(does, version, {"progress": progress, **options})
+        if does == "r":
+            return await self._file(url, size=size, etag=etag, modified=modified, version_id=version_id)
+        if does == "x":
+            options["overwrite"] = False
+            if await self.exists(url):
+                raise there(url)
+        if does == "a":
+            # It looks at the object.
+            writer = await _asyncio.to_thread(_native.Writer, self._client, url, options, True, progress)
+        else:
+            writer = _native.Writer(self._client, url, options, False, progress)
+        return AsyncWriter(self, writer)
+
+    async def _file(
+        self,
+        url: str,
         *,
         size: int | None = None,
         etag: str | None = None,
         modified: float | None = None,
         version_id: str | None = None,
     ) -> AsyncFile:
-        """Opens an object as a :class:`flatout.AsyncFile`. Sends no request where ``size`` is given, as from a listing."""
-        check_mode(url, mode)
         if size is None:
             info = await self.stat(url, version_id=version_id)
             if etag is not None and _bare(etag) != _bare(info.etag):
@@ -277,6 +326,121 @@ class AsyncClient:
             size, etag, modified = _size(url, info), info.etag, info.modified
         file = self._client.file(url, size=size, etag=etag, modified=modified, version_id=version_id)
         return AsyncFile(self, file)
+
+    async def write(
+        self,
+        url: str,
+        data: _Exporter,
+        *,
+        progress: _native.Progress | bool | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> _native.Info:
+        info: _native.Info = await self._run(_native.begin_write, url, data, dict(options), progress)
+        return info
+
+    async def upload(
+        self,
+        path: str | _os.PathLike[str],
+        url: str,
+        *,
+        progress: _native.Progress | bool | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> _native.Info:
+        info: _native.Info = await self._run(_native.begin_upload, path, url, dict(options), progress)
+        return info
+
+    @overload
+    async def upload_many(
+        self,
+        pairs: Sequence[tuple[str | _os.PathLike[str], str]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: Literal[False] = False,
+        **options: Unpack[WriteOptions],
+    ) -> list[_native.Info]: ...
+    @overload
+    async def upload_many(
+        self,
+        pairs: Sequence[tuple[str | _os.PathLike[str], str]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: bool,
+        **options: Unpack[WriteOptions],
+    ) -> list[_native.Info | FlatoutError]: ...
+    async def upload_many(
+        self,
+        pairs: Sequence[tuple[str | _os.PathLike[str], str]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Sequence[_native.Info | FlatoutError]:
+        wanted = _native.path_pairs_of(pairs)
+        named = dict(options)
+
+        async def one(pair: tuple[str | _os.PathLike[str], str], watched: _native.Watched) -> _native.Info:
+            info: _native.Info = await self._run(_native.begin_upload, *pair, named, watched)
+            return info
+
+        return await _each(wanted, one, progress, return_exceptions)
+
+    async def delete(self, url: str, *, version_id: str | None = None, if_match: str | None = None) -> None:
+        await self._run(_native.begin_delete, url, version_id, if_match)
+
+    @overload
+    async def delete_many(
+        self, urls: Iterable[str | _native.Info], *, return_exceptions: Literal[False] = False
+    ) -> list[None]: ...
+    @overload
+    async def delete_many(
+        self, urls: Iterable[str | _native.Info], *, return_exceptions: bool
+    ) -> list[FlatoutError | None]: ...
+    async def delete_many(
+        self, urls: Iterable[str | _native.Info], *, return_exceptions: bool = False
+    ) -> Sequence[FlatoutError | None]:
+        outcomes: list[FlatoutError | None] = await self._run(_native.begin_delete_many, urls, return_exceptions)
+        return outcomes
+
+    async def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        version_id: str | None = None,
+        progress: _native.Progress | bool | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> _native.Info:
+        return (await self._copy(source, target, version_id, progress, options))[0]
+
+    async def move(
+        self, source: str, target: str, *, progress: _native.Progress | bool | None = None, **options: Unpack[WriteOptions]
+    ) -> _native.Info:
+        copy, etag = await self._copy(source, target, None, progress, options)
+        await self.delete(source, if_match=etag)
+        return copy
+
+    async def _copy(
+        self,
+        source: str,
+        target: str,
+        version_id: str | None,
+        progress: _native.Progress | bool | None,
+        options: WriteOptions,
+    ) -> tuple[_native.Info, str | None]:
+        """The copy, and the ETag of what was copied."""
+        copied: tuple[_native.Info, str | None] | None
+        copied = await self._run(_native.begin_copy, source, target, version_id, dict(options), progress)
+        if copied is not None:
+            return copied
+        info, stored = await self._run(_native.begin_described, source, version_id)
+        file = await self._file(source, size=info.size, etag=info.etag, modified=info.modified, version_id=version_id)
+        named = described(stored, options)
+        async with file, AsyncWriter(self, _native.Writer(self._client, target, named, False, progress)) as writer:
+            while piece := await file.read(PIECE_BYTES):
+                await writer.write(piece)
+        made = writer.info
+        assert made is not None, "it was closed without an exception"
+        return made, info.etag
 
     async def aclose(self) -> None:
         """Closes the client if it was made from settings: calls in flight raise :class:`flatout.Cancelled`."""
@@ -361,7 +525,7 @@ class AsyncClient:
             return None
         raise got
 
-    async def _run(self, verb: str, *args: Any, **named: Any) -> Any:
+    async def _run(self, verb: str | Callable[..., int], *args: Any, **named: Any) -> Any:
         loop = _asyncio.get_running_loop()
         own = self._loops.get(loop)
         if own is None or own.process != _os.getpid():
@@ -375,7 +539,7 @@ class AsyncClient:
         return f"AsyncClient({self._client!r})"
 
 
-for _verb in ("read", "readinto", "read_ranges", "read_many", "download", "download_many", "stat", "exists", "ls", "ls_pages", "buckets", "presign"):
+for _verb in ("read", "readinto", "read_ranges", "read_many", "download", "download_many", "stat", "exists", "ls", "ls_pages", "buckets", "presign", "write", "upload", "upload_many", "delete", "delete_many", "copy", "move"):
     getattr(AsyncClient, _verb).__doc__ = getattr(Client, _verb).__doc__
 del _verb
 
@@ -452,6 +616,32 @@ class _RangeReads:
             raise ObjectChanged(kind="changed", doing="read", object=self._url, cause=cause)
 
 
+async def _each(
+    wanted: Sequence[_W],
+    call: Callable[[_W, _native.Watched], Coroutine[Any, Any, _T]],
+    progress: _native.Progress | bool | None,
+    return_exceptions: bool,
+) -> list[_T | FlatoutError]:
+    """Calls for files, many at a time: the result of each, or the exception of each that failed, or the first one raised."""
+    outcomes: list[_T | FlatoutError] = [_PENDING] * len(wanted)
+    watched = _native.Watched(progress, f"{len(wanted)} files")
+
+    async def one(index: int) -> None:
+        try:
+            outcomes[index] = await call(wanted[index], watched)
+        except FlatoutError as error:
+            outcomes[index] = error
+
+    try:
+        await _all((lambda index=index: one(index) for index in range(len(wanted))), _AT_A_TIME)
+    finally:
+        watched.end()
+    for outcome in outcomes:
+        if isinstance(outcome, FlatoutError) and not return_exceptions:
+            raise outcome
+    return outcomes
+
+
 async def _all(jobs: Iterable[Callable[[], Coroutine[Any, Any, None]]], at_a_time: int) -> None:
     """Runs jobs, `at_a_time` at once. The first that fails cancels the others, and is raised when they have ended."""
     left = iter(jobs)
@@ -496,10 +686,12 @@ class _Loop:
         self._loop = _weakref.ref(loop)
         _open.add(self)
 
-    async def run(self, verb: str, client: Client, *args: Any, **named: Any) -> Any:
+    async def run(self, verb: str | Callable[..., int], client: Client, *args: Any, **named: Any) -> Any:
+        """A method of the completions by its name, or a function of them."""
         loop = self._loop()
         assert loop is not None, "it runs this"
-        ticket: int = getattr(self._completions, verb)(client, *args, **named)
+        begin = getattr(self._completions, verb) if isinstance(verb, str) else _partial(verb, self._completions)
+        ticket: int = begin(client, *args, **named)
         future = self._futures[ticket] = loop.create_future()
         try:
             return await _asyncio.shield(future)

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "AccessDenied",
+    "AlreadyExists",
     "Cancelled",
     "Corrupt",
     "FlatoutError",
@@ -114,6 +115,12 @@ class ObjectChanged(FlatoutError, OSError):
     """Another version has replaced the object: start over."""
 
     _errno = _errno.ESTALE
+
+
+class AlreadyExists(ObjectChanged, FileExistsError):
+    """An object of that name is there, and was to stay: ``overwrite=False``, mode ``"xb"``."""
+
+    _errno = _errno.EEXIST
 
 
 class Corrupt(FlatoutError, OSError):

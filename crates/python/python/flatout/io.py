@@ -25,11 +25,28 @@ SMALL_BYTES = 1 << 10
 NEAR_BYTES = 32 << 10
 
 
-def check_mode(url: str, mode: str) -> None:
-    """Refuses every mode but that of a binary file which is read."""
-    if mode not in ("rb", "br"):
-        cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
+def parse_mode(url: str, mode: str) -> tuple[str, bool]:
+    """What a mode does, ``"r"``, ``"w"``, ``"a"`` or ``"x"``, and whether it is of text."""
+    letters = sorted(mode) if isinstance(mode, str) else []
+    if "+" in letters:
+        cause = f"mode {mode!r}: an object is read, or written from its start to its end"
         raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+    does = [letter for letter in letters if letter in "rwax"]
+    if len(does) != 1 or letters not in (does, sorted(does + ["b"]), sorted(does + ["t"])):
+        raise ValueError(f"mode is 'r', 'w', 'a' or 'x', with 'b' for bytes, not {mode!r}")
+    return does[0], "b" not in letters
+
+
+def check_open(does: str, version: dict[str, Any], writing: dict[str, Any]) -> None:
+    """Refuses arguments that the mode has no use for."""
+    for name, value in (writing if does == "r" else version).items():
+        if value is not None:
+            raise TypeError(f"{name} is an argument of {'writing' if does == 'r' else 'reading'}, and the mode is {does!r}")
+
+
+def text_of(file: RemoteFile, encoding: str | None, errors: str | None, newline: str | None) -> _io.TextIOWrapper:
+    """An object as text: UTF-8 unless told otherwise, wherever it is read."""
+    return _io.TextIOWrapper(_io.BufferedReader(file), encoding or "utf-8", errors, newline)
 
 
 def place(offset: int, whence: int, at: int, size: int) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .client import Client, default_client
 from .io import RemoteFile
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ._write_options import WriteOptions
+    from ._writer import RemoteWriter, TextWriter
     from .errors import FlatoutError
 
     from typing_extensions import Buffer as _Exporter
@@ -20,11 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "buckets",
+    "copy",
+    "delete",
+    "delete_many",
     "download",
     "download_many",
     "exists",
     "ls",
     "ls_pages",
+    "move",
     "open",
     "presign",
     "read",
@@ -32,6 +41,9 @@ __all__ = [
     "read_ranges",
     "readinto",
     "stat",
+    "upload",
+    "upload_many",
+    "write",
 ]
 
 Range = tuple[int | None, int | None]
@@ -42,7 +54,8 @@ _R = TypeVar("_R")
 def _call(verb: Callable[..., _R], named: dict[str, Any]) -> _R:
     """Calls a verb of ``client``, or of the default one, by the arguments of the function that has the verb's name."""
     client = named.pop("client") or default_client()
-    result: _R = getattr(client, verb.__name__)(**named)
+    more = named.pop("options", {})
+    result: _R = getattr(client, verb.__name__)(**named, **more)
     return result
 
 
@@ -183,17 +196,164 @@ def download_many(
     return _call(Client.download_many, locals())
 
 
+@overload
 def open(
     url: str,
-    mode: Literal["rb"] = "rb",
+    mode: Literal["rb", "br"] = "rb",
     *,
     size: int | None = None,
     etag: str | None = None,
     modified: float | None = None,
     version_id: str | None = None,
     client: Client | None = None,
-) -> RemoteFile:
+) -> RemoteFile: ...
+@overload
+def open(
+    url: str,
+    mode: Literal["wb", "bw", "ab", "ba", "xb", "bx"],
+    *,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> RemoteWriter: ...
+@overload
+def open(
+    url: str,
+    mode: Literal["r", "rt", "tr"],
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    size: int | None = None,
+    etag: str | None = None,
+    modified: float | None = None,
+    version_id: str | None = None,
+    client: Client | None = None,
+) -> io.TextIOWrapper: ...
+@overload
+def open(
+    url: str,
+    mode: Literal["w", "wt", "tw", "a", "at", "ta", "x", "xt", "tx"],
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> TextWriter: ...
+@overload
+def open(url: str, mode: str, *, client: Client | None = None, **options: Any) -> IO[Any]: ...
+def open(
+    url: str,
+    mode: str = "rb",
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    size: int | None = None,
+    etag: str | None = None,
+    modified: float | None = None,
+    version_id: str | None = None,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Any,
+) -> Any:
     return _call(Client.open, locals())
+
+
+def write(
+    url: str,
+    data: _Exporter,
+    *,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> Info:
+    return _call(Client.write, locals())
+
+
+def upload(
+    path: str | os.PathLike[str],
+    url: str,
+    *,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> Info:
+    return _call(Client.upload, locals())
+
+
+@overload
+def upload_many(
+    pairs: Sequence[tuple[str | os.PathLike[str], str]],
+    *,
+    progress: Progress | bool | None = None,
+    return_exceptions: Literal[False] = False,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> list[Info]: ...
+@overload
+def upload_many(
+    pairs: Sequence[tuple[str | os.PathLike[str], str]],
+    *,
+    progress: Progress | bool | None = None,
+    return_exceptions: bool,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> list[Info | FlatoutError]: ...
+def upload_many(
+    pairs: Sequence[tuple[str | os.PathLike[str], str]],
+    *,
+    progress: Progress | bool | None = None,
+    return_exceptions: bool = False,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> list[Any]:
+    return _call(Client.upload_many, locals())
+
+
+def delete(
+    url: str, *, version_id: str | None = None, if_match: str | None = None, client: Client | None = None
+) -> None:
+    _call(Client.delete, locals())
+
+
+@overload
+def delete_many(
+    urls: Iterable[str | Info], *, return_exceptions: Literal[False] = False, client: Client | None = None
+) -> list[None]: ...
+@overload
+def delete_many(
+    urls: Iterable[str | Info], *, return_exceptions: bool, client: Client | None = None
+) -> list[FlatoutError | None]: ...
+def delete_many(
+    urls: Iterable[str | Info], *, return_exceptions: bool = False, client: Client | None = None
+) -> Sequence[FlatoutError | None]:
+    return _call(Client.delete_many, locals())
+
+
+def copy(
+    source: str,
+    target: str,
+    *,
+    version_id: str | None = None,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> Info:
+    return _call(Client.copy, locals())
+
+
+def move(
+    source: str,
+    target: str,
+    *,
+    progress: Progress | bool | None = None,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> Info:
+    return _call(Client.move, locals())
 
 
 def stat(url: str, *, version_id: str | None = None, client: Client | None = None) -> Info:
@@ -241,6 +401,9 @@ def _documented(doc: str) -> str:
     return "\n\n".join([head, *sections])
 
 
-for _verb in (read, readinto, read_ranges, read_many, download, download_many, open, stat, exists, ls, ls_pages, buckets, presign):
+for _verb in (
+    read, readinto, read_ranges, read_many, download, download_many, open, stat, exists, ls, ls_pages, buckets, presign,
+    write, upload, upload_many, delete, delete_many, copy, move,
+):  # fmt: skip
     _verb.__doc__ = _documented(cleandoc(getattr(Client, _verb.__name__).__doc__ or ""))
 del _verb

@@ -12,5 +12,8 @@ flatout.read(5)  # error
 flatout.read("s3://b/k", "5")  # error
 flatout.read_ranges("s3://b/k", [5])  # error
 flatout.readinto("s3://b/k", "text")  # error
-flatout.open("s3://b/k", "wb")  # error
+flatout.open("s3://b/k", "wb").readline().decod()  # error
+flatout.write("s3://b/k", "text")  # error
+flatout.write("s3://b/k", b"", contenttype="a/b")  # error
+flatout.upload_many([("s3://b/k",)])  # error
 flatout.read("s3://b/k").decod()  # error

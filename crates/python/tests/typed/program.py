@@ -117,7 +117,68 @@ def of_a_file(file: flatout.RemoteFile) -> None:
         file.write(b"")
 
 
+def of_a_client_that_writes(client: flatout.Client) -> None:
+    options: flatout.WriteOptions = {"content_type": "a/b", "metadata": {"k": "v"}, "overwrite": False}
+    info: flatout.Info = client.write(URL, b"1", **options)
+    infos: list[flatout.Info] = [client.upload("file", URL, progress=True), client.copy(URL, URL), client.move(URL, URL)]
+    infos += client.upload_many([(pathlib.Path("file"), URL)], storage_class="IA")
+    for outcome in client.upload_many([("file", URL)], return_exceptions=True):
+        print(outcome.hint if isinstance(outcome, flatout.FlatoutError) else outcome.etag)
+    client.delete(URL, if_match=info.etag)
+    client.delete_many(infos)
+    failed: list[flatout.FlatoutError | None] = client.delete_many([URL], return_exceptions=True)
+    print(failed, flatout.AlreadyExists)
+    with client.open(URL, "wb", **options) as file:
+        of_a_writer(file)
+    with client.open(URL, "a", encoding="utf-8") as text:
+        print("text", file=text)
+        text.abort()
+    told: flatout.Info | None = text.info
+    with client.open(URL, "r") as lines:
+        print(told, lines.readlines())
+
+
+def of_a_writer(file: flatout.RemoteWriter) -> None:
+    count: int = file.write(b"1") + file.tell()
+    info: flatout.Info | None = file.info
+    print(count, info, file.name, file.mode, file.writable())
+    file.abort()
+    file.close()
+    if file.closed:
+        file.seek(0)
+    if file.closed:
+        file.readinto(bytearray(1))
+
+
+async def of_an_async_writer(client: flatout.AsyncClient) -> None:
+    info: flatout.Info = await client.write(URL, bytearray(1), tags={"k": "v"})
+    infos: list[flatout.Info] = [await client.upload("file", URL), await client.copy(URL, URL), await client.move(URL, URL)]
+    infos += await client.upload_many([("file", URL)])
+    outcomes: list[flatout.Info | flatout.FlatoutError] = await client.upload_many([("file", URL)], return_exceptions=True)
+    await client.delete(URL)
+    gone: list[None] = await client.delete_many([URL])
+    async with await client.open(URL, "wb", if_match="e") as file:
+        count: int = await file.write(b"1") + file.tell()
+        told: flatout.Info | None = file.info
+        print(count, told, file.name, file.closed)
+        await file.abort()
+        await file.aclose()
+    writers: type[flatout.AsyncWriter] = flatout.AsyncWriter
+    print(info, outcomes, gone, writers, flatout.RemoteWriter, flatout.TextWriter)
+
+
 def of_the_functions(client: flatout.Client) -> None:
+    made: flatout.Info = flatout.write(URL, b"1", client=client)
+    made = flatout.upload("file", URL, content_type="a/b")
+    many: list[flatout.Info] = flatout.upload_many([("file", URL)])
+    many += [flatout.copy(URL, URL), flatout.move(URL, URL)]
+    flatout.delete(URL)
+    flatout.delete_many(many)
+    with flatout.open(URL, "xb", content_type="a/b") as new:
+        new.write(b"1")
+    with flatout.open(URL, "w", client=client) as text:
+        text.write("1")
+    print(made)
     progress = flatout.Progress()
     buffer: flatout.Buffer = flatout.read(URL, 0, 10, progress=progress, client=client)
     done: tuple[int, int | None, float, float] = (progress.done, progress.total, progress.elapsed, progress.rate)
