@@ -192,3 +192,25 @@ pub fn begin_abort(py: Python<'_>, calls: &Completions, client: &Client, writer:
         },
     )
 }
+
+#[pyfunction]
+pub fn begin_create_bucket(
+    py: Python<'_>,
+    calls: &Completions,
+    client: &Client,
+    #[pyo3(from_py_with = arguments::url)] url: String,
+) -> PyResult<u64> {
+    let location = parse_url(py, "make bucket", &url)?;
+    calls.call(py, client, move |engine| engine.create_bucket(&location), |py, ()| Ok(py.None()))
+}
+
+#[pyfunction]
+pub fn begin_delete_bucket(
+    py: Python<'_>,
+    calls: &Completions,
+    client: &Client,
+    #[pyo3(from_py_with = arguments::url)] url: String,
+) -> PyResult<u64> {
+    let location = parse_url(py, "delete bucket", &url)?;
+    calls.call(py, client, move |engine| engine.delete_bucket(&location), |py, ()| Ok(py.None()))
+}

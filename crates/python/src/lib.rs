@@ -89,8 +89,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(awaited_writes::begin_room, module)?)?;
     module.add_function(wrap_pyfunction!(awaited_writes::begin_commit, module)?)?;
     module.add_function(wrap_pyfunction!(awaited_writes::begin_abort, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::create_bucket, module)?)?;
+    module.add_function(wrap_pyfunction!(writes::delete_bucket, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_create_bucket, module)?)?;
+    module.add_function(wrap_pyfunction!(awaited_writes::begin_delete_bucket, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::safetensors_head, module)?)?;
     module.add_function(wrap_pyfunction!(safetensors::safetensors_header, module)?)?;
     module.add_function(wrap_pyfunction!(safetensors::safetensors_header_end, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -1,13 +1,14 @@
 //! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file
 //! there is one here.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 /// The header's length, a little-endian number, stands before it.
 const LENGTH_BYTES: usize = 8;
@@ -41,6 +42,50 @@ struct Tensor {
 #[pyfunction]
 pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<u64> {
     header_end(&head.to_vec(py)?, file_bytes).map_err(PyValueError::new_err)
+}
+
+/// A tensor to be saved: name, type, shape, bytes.
+type SavedTuple = (String, String, Vec<usize>, usize);
+
+/// The head of a file of these tensors, with its length before it, and the order in which their bytes follow.
+///
+/// Raises ValueError, which says what is wrong.
+#[pyfunction]
+pub fn safetensors_head(
+    tensors: Vec<SavedTuple>,
+    metadata: Option<HashMap<String, String>>,
+) -> PyResult<(Cow<'static, [u8]>, Vec<usize>)> {
+    head(tensors, metadata).map_err(PyValueError::new_err)
+}
+
+/// Laid out as the official crate does it, which keeps that to itself: by type, then by name.
+fn head(
+    tensors: Vec<SavedTuple>,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<(Cow<'static, [u8]>, Vec<usize>), String> {
+    let typed = tensors.into_iter().enumerate().map(|(place, (name, dtype, shape, bytes))| {
+        let known = serde_json::from_value::<Dtype>(serde_json::Value::String(dtype.clone()));
+        known
+            .map(|known| (place, name, known, shape, bytes))
+            .map_err(|_| format!("{dtype} is no type of tensors"))
+    });
+    let mut typed = typed.collect::<Result<Vec<_>, _>>()?;
+    typed.sort_by(|(_, one, left, ..), (_, other, right, ..)| right.cmp(left).then_with(|| one.cmp(other)));
+    let order = typed.iter().map(|(place, ..)| *place).collect();
+    let mut at = 0;
+    let infos = typed.into_iter().map(|(_, name, dtype, shape, bytes)| {
+        let data_offsets = (at, at + bytes);
+        at += bytes;
+        (name, TensorInfo { dtype, shape, data_offsets })
+    });
+    let metadata = metadata.map(|named| named.into_iter().collect());
+    let metadata = Metadata::new(metadata, infos.collect()).map_err(|wrong| wrong.to_string())?;
+    let text = serde_json::to_vec(&metadata).map_err(|wrong| wrong.to_string())?;
+    let bytes = text.len().next_multiple_of(LENGTH_BYTES);
+    let mut head = (bytes as u64).to_le_bytes().to_vec();
+    head.extend(&text);
+    head.resize(LENGTH_BYTES + bytes, b' ');
+    Ok((head.into(), order))
 }
 
 /// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end),

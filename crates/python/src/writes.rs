@@ -258,6 +258,30 @@ pub fn delete_many<'py>(
     listed(py, done, return_exceptions)
 }
 
+#[pyfunction]
+pub fn create_bucket(
+    py: Python<'_>,
+    client: &Bound<'_, Client>,
+    #[pyo3(from_py_with = arguments::url)] url: String,
+) -> PyResult<()> {
+    let location = parse_url(py, "make bucket", &url)?;
+    let engine = client.get().engine(py)?;
+    let called = engine.clone();
+    waiting::call(py, &engine, move || called.create_bucket(&location))
+}
+
+#[pyfunction]
+pub fn delete_bucket(
+    py: Python<'_>,
+    client: &Bound<'_, Client>,
+    #[pyo3(from_py_with = arguments::url)] url: String,
+) -> PyResult<()> {
+    let location = parse_url(py, "delete bucket", &url)?;
+    let engine = client.get().engine(py)?;
+    let called = engine.clone();
+    waiting::call(py, &engine, move || called.delete_bucket(&location))
+}
+
 /// A copy within a service; none where the two are of different ones.
 pub fn copy_of(
     engine: &Engine,

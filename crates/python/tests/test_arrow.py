@@ -133,20 +133,53 @@ def test_files_are_read_as_arrow_reads(lake, kind):
 
 
 @both_kinds
-def test_arrow_writes_nothing_and_says_so(lake, kind):
-    fs = lake.file_system(kind)
-    for write in (
-        lambda: fs.open_output_stream(f"{lake.name}/new"),
-        lambda: fs.open_append_stream(f"{lake.name}/new"),
-        lambda: fs.create_dir(f"{lake.name}/new"),
-        lambda: fs.delete_file(f"{lake.name}/table.csv"),
-        lambda: fs.delete_dir(f"{lake.name}/lake"),
-        lambda: fs.move(f"{lake.name}/table.csv", f"{lake.name}/new"),
-        lambda: fs.copy_file(f"{lake.name}/table.csv", f"{lake.name}/new"),
-    ):
-        with pytest.raises(NotImplementedError) as refused:
-            write()
-        assert "uploads" in str(refused.value)
+def test_arrow_writes_copies_and_deletes(lake, kind):
+    fs, at = lake.file_system(kind), f"{lake.name}/written-{kind.replace(' ', '-')}"
+    written = table(3)
+    with fs.open_output_stream(f"{at}/a.parquet") as stream:
+        pq.write_table(written, stream)
+    assert pq.read_table(f"{at}/a.parquet", filesystem=fs).equals(written)
+    with fs.open_output_stream(f"{at}/log.txt", compression=None) as stream:
+        stream.write(b"one ")
+    with fs.open_append_stream(f"{at}/log.txt", compression=None) as stream:
+        stream.write(b"two")
+    with fs.open_input_stream(f"{at}/log.txt") as stream:
+        assert stream.read() == b"one two"
+    fs.create_dir(f"{at}/folder")
+    ds.write_dataset(written, f"{at}/set", filesystem=fs, format="parquet", partitioning=["text"], existing_data_behavior="delete_matching")
+    assert ds.dataset(f"{at}/set", filesystem=fs, format="parquet", partitioning=["text"]).count_rows() == ROWS
+    fs.copy_file(f"{at}/log.txt", f"{at}/copy.txt")
+    fs.move(f"{at}/copy.txt", f"{at}/moved.txt")
+    fs.move(f"{at}/set", f"{at}/other")
+    types = fs.get_file_info([f"{at}/copy.txt", f"{at}/moved.txt", f"{at}/set", f"{at}/other"])
+    assert [info.type for info in types] == [pa.fs.FileType.NotFound, pa.fs.FileType.File, pa.fs.FileType.NotFound, pa.fs.FileType.Directory]
+    fs.delete_file(f"{at}/moved.txt")
+    with pytest.raises(FileNotFoundError):
+        fs.delete_file(f"{at}/moved.txt")
+    fs.delete_dir_contents(f"{at}/other", missing_dir_ok=True)
+    fs.delete_dir_contents(f"{at}/other", missing_dir_ok=True)
+    fs.delete_dir(at)
+    assert fs.get_file_info(at).type == pa.fs.FileType.NotFound
+
+
+def test_what_arrow_must_not_do_is_refused(lake):
+    fs = lake.file_system("arrow_fs")
+    for refused in (lambda: fs.delete_dir_contents("", accept_root_dir=True), lambda: fs.delete_dir("")):
+        with pytest.raises(ValueError, match="every bucket of the account"):
+            refused()
+    for refused in (lambda: fs.open_output_stream(lake.name), lambda: fs.copy_file(f"{lake.name}/table.csv", lake.name)):
+        with pytest.raises(ValueError, match="this is no object"):
+            refused()
+    assert fs.get_file_info(f"{lake.name}/table.csv").size == 12
+
+
+def test_arrow_stores_headers_and_metadata(lake):
+    fs = lake.file_system("arrow_fs")
+    with fs.open_output_stream(f"{lake.name}/described", metadata={"Content-Type": "a/b", "k": "v"}) as stream:
+        stream.write(b"1")
+    info = lake.client.stat(f"s3://{lake.name}/described")
+    assert (info.content_type, info.metadata) == ("a/b", {"k": "v"})
+    fs.delete_file(f"{lake.name}/described")
 
 
 def test_paths_may_carry_the_scheme_and_no_other(lake):
@@ -286,7 +319,7 @@ def test_upath_is_a_path_with_a_bucket_for_its_drive(lake, scheme):
 
 
 @both_schemes
-def test_upath_reads(lake, scheme):
+def test_upath_reads_and_writes(lake, scheme):
     root = UPath(f"{scheme}://{lake.name}", **lake.options)
     assert (root / "table.csv").read_text() == "a,b\n1,2\n3,4\n"
     assert (root / "table.csv").stat().st_size == 12 and (root / "lake").is_dir() and not (root / "none").exists()
@@ -296,5 +329,9 @@ def test_upath_reads(lake, scheme):
     with (root / "table.csv").open("rb") as file:
         assert file.readline() == b"a,b\n"
     assert pickle.loads(pickle.dumps(root / "table.csv")).read_bytes() == b"a,b\n1,2\n3,4\n"
-    with pytest.raises(NotImplementedError):
-        (root / "new").write_bytes(b"")
+    (root / "new" / "text").write_text("ä")
+    assert (root / "new" / "text").read_text() == "ä"
+    (root / "new" / "text").rename(root / "other")
+    assert (root / "other").read_bytes() == "ä".encode() and not (root / "new").exists()
+    (root / "other").unlink()
+    assert not (root / "other").exists()

@@ -1,4 +1,4 @@
-"""flatout.fsspec: fsspec's own suites for reading, and what users of it rely on, over the embedded origin and MinIO."""
+"""flatout.fsspec: fsspec's own suites, and what users of it rely on, over the embedded origin and MinIO."""
 
 import asyncio
 import gzip
@@ -20,8 +20,11 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.tests.abstract import AbstractFixtures
+from fsspec.tests.abstract.copy import AbstractCopyTests
 from fsspec.tests.abstract.get import AbstractGetTests
 from fsspec.tests.abstract.open import AbstractOpenTests
+from fsspec.tests.abstract.pipe import AbstractPipeTests
+from fsspec.tests.abstract.put import AbstractPutTests
 
 import flatout
 import flatout.fsspec
@@ -78,52 +81,10 @@ def counted(started):
 # fsspec's own suites
 
 
-class WritableFileSystem(S3FileSystem):
-    """Ours, with fixtures of fsspec's suites written by boto3."""
-
-    cachable = False
-    bucket = None
-
-    def _key(self, path):
-        return self._strip_protocol(path).partition("/")[2]
-
-    def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        self.bucket.put(self._key(path), value)
-        self.invalidate_cache(path)
-
-    def pipe(self, path, value=None, **kwargs):
-        self.pipe_file(path, value)
-
-    def touch(self, path, truncate=True, **kwargs):
-        self.pipe_file(path, b"")
-
-    def mkdir(self, path, create_parents=True, **kwargs):
-        pass
-
-    makedirs = mkdir
-
-    def rm(self, path, recursive=False, maxdepth=None):
-        for each in self.bucket.keys():
-            if each == self._key(path) or each.startswith(self._key(path) + "/"):
-                self.bucket.delete(each)
-        self.invalidate_cache()
-
-    def _open(self, path, mode="rb", **kwargs):
-        if mode == "xb" and self.exists(path):
-            raise FileExistsError(path)
-        if mode == "rb":
-            return super()._open(path, mode, **kwargs)
-        written = io.BytesIO()
-        written.close = lambda: self.pipe_file(path, written.getvalue())
-        return written
-
-
 class FlatoutFixtures(AbstractFixtures):
     @pytest.fixture
     def fs(self, bucket):
-        fs = WritableFileSystem(endpoint_url=bucket.origin.endpoint)
-        fs.bucket = bucket
-        return fs
+        return bucket.fs()
 
     @pytest.fixture
     def fs_path(self, bucket):
@@ -138,11 +99,23 @@ class FlatoutFixtures(AbstractFixtures):
         return False
 
 
+class TestCopy(FlatoutFixtures, AbstractCopyTests):
+    pass
+
+
 class TestGet(FlatoutFixtures, AbstractGetTests):
     pass
 
 
 class TestOpen(FlatoutFixtures, AbstractOpenTests):
+    pass
+
+
+class TestPipe(FlatoutFixtures, AbstractPipeTests):
+    pass
+
+
+class TestPut(FlatoutFixtures, AbstractPutTests):
     pass
 
 
@@ -1147,44 +1120,3 @@ def test_taking_over_is_asked_for(register_again):
     assert pickle.loads(pickle.dumps(fs)) == fs
     assert isinstance(fsspec.filesystem("oss"), OssFileSystem)
     assert fsspec.core.url_to_fs("s3://bucket/key", endpoint_url=ENDPOINT) == (fs, "bucket/key")
-
-
-# Writing
-
-WRITING = {
-    "pipe": ("b/k", b""),
-    "pipe_file": ("b/k", b""),
-    "write_bytes": ("b/k", b""),
-    "write_text": ("b/k", ""),
-    "touch": ("b/k",),
-    "put": ("/etc/hosts", "b/k"),
-    "put_file": ("/etc/hosts", "b/k"),
-    "upload": ("/etc/hosts", "b/k"),
-    "rm": ("b/k",),
-    "rm_file": ("b/k",),
-    "delete": ("b/k",),
-    "mkdir": ("b/k",),
-    "makedirs": ("b/k",),
-    "rmdir": ("b/k",),
-    "cp": ("b/k", "b/l"),
-    "cp_file": ("b/k", "b/l"),
-    "mv": ("b/k", "b/l"),
-    "start_transaction": (),
-}
-
-
-@pytest.mark.parametrize("verb", WRITING)
-def test_writing_says_that_it_is_not_there_yet(verb):
-    with pytest.raises(NotImplementedError) as refused:
-        getattr(S3FileSystem(endpoint_url=ENDPOINT), verb)(*WRITING[verb])
-    assert isinstance(refused.value, flatout.Unsupported) and "uploads" in refused.value.hint
-
-
-@pytest.mark.parametrize("mode", ["wb", "ab", "xb", "w"])
-def test_opening_to_write_says_so_too(mode):
-    fs = S3FileSystem(endpoint_url=ENDPOINT)
-    with pytest.raises(flatout.Unsupported):
-        fs.open("b/k", mode)
-    with pytest.raises(flatout.Unsupported):
-        with fs.transaction:
-            pass

@@ -274,28 +274,6 @@ def test_every_verb_of_fsspec_has_both_forms():
         assert ours.__doc__ == blocking.__doc__ and ours.__name__ == name, name
 
 
-def test_writing_is_refused_by_those_that_are_awaited():
-    fs = S3FileSystem(endpoint_url="http://127.0.0.1:9000", asynchronous=True)
-    asked = {
-        "_pipe_file": ("b/k", b""),
-        "_pipe": ("b/k", b""),
-        "_put_file": ("/etc/hosts", "b/k"),
-        "_put": ("/etc/hosts", "b/k"),
-        "_rm": ("b/k",),
-        "_rm_file": ("b/k",),
-        "_cp_file": ("b/k", "b/l"),
-        "_copy": ("b/k", "b/l"),
-        "_mv_file": ("b/k", "b/l"),
-        "_mkdir": ("b/k",),
-        "_makedirs": ("b/k",),
-    }
-    for verb, args in asked.items():
-        with pytest.raises(flatout.Unsupported):
-            asyncio.run(getattr(fs, verb)(*args))
-    with pytest.raises(flatout.Unsupported):
-        asyncio.run(fs.open_async("b/k", "wb"))
-
-
 def test_file_systems_of_fsspecs_own_are_laid_over_it(served, tmp_path, monkeypatch):
     """Some await what lies below them where it says that it can be awaited."""
     monkeypatch.setenv("FLATOUT_ENDPOINT_URL", served.origin.url)

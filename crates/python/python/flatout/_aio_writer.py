@@ -95,7 +95,7 @@ class AsyncWriter:
         await self.aclose()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if hasattr(self, "_closed") and not self._closed:
             _warnings.warn(f"{self!r} was dropped without aclose(): nothing is published", ResourceWarning, source=self)
 
     def _check(self) -> None:

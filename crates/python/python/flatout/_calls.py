@@ -5,6 +5,7 @@ import asyncio as _asyncio
 import inspect as _inspect
 from functools import wraps as _wraps
 
+from . import _native
 from ._at_once import at_once as _at_once
 from ._native import Progress
 from ._telling import EVERY_S as _EVERY_S
@@ -74,6 +75,33 @@ class Blocking:
     async def download_many(self, pairs):
         """Downloads; the exception of each that failed stands in its place."""
         return self.client.download_many(pairs, return_exceptions=True)
+
+    async def write(self, url, data, options):
+        return self.client.write(url, data, **options)
+
+    async def upload(self, path, url, options):
+        return self.client.upload(path, url, **options)
+
+    async def upload_many(self, pairs, options):
+        """Uploads; the exception of each that failed stands in its place."""
+        return self.client.upload_many(pairs, return_exceptions=True, **options) if pairs else []
+
+    async def copy(self, source, target, options, version_id=None):
+        """The ETag of what was copied."""
+        return self.client._copy(source, target, version_id, None, options)[1]
+
+    async def delete(self, url, if_match=None):
+        self.client.delete(url, if_match=if_match)
+
+    async def delete_many(self, urls):
+        """Deletes; what stands in the result is an exception for each that stays."""
+        return self.client.delete_many(urls, return_exceptions=True) if urls else []
+
+    async def create_bucket(self, url):
+        _native.create_bucket(self.client, url)
+
+    async def delete_bucket(self, url):
+        _native.delete_bucket(self.client, url)
 
     async def together(self, call, many):
         return _at_once(lambda each: now(call(each)), many)
@@ -158,6 +186,33 @@ class Awaiting:
     async def download_many(self, pairs):
         """What of each was raised stands in its place."""
         return await self.reader.download_many(pairs, return_exceptions=True)
+
+    async def write(self, url, data, options):
+        return await self.reader.write(url, data, **options)
+
+    async def upload(self, path, url, options):
+        return await self.reader.upload(path, url, **options)
+
+    async def upload_many(self, pairs, options):
+        """Uploads; the exception of each that failed stands in its place."""
+        return await self.reader.upload_many(pairs, return_exceptions=True, **options) if pairs else []
+
+    async def copy(self, source, target, options, version_id=None):
+        """The ETag of what was copied."""
+        return (await self.reader._copy(source, target, version_id, None, options))[1]
+
+    async def delete(self, url, if_match=None):
+        await self.reader.delete(url, if_match=if_match)
+
+    async def delete_many(self, urls):
+        """Deletes; what stands in the result is an exception for each that stays."""
+        return await self.reader.delete_many(urls, return_exceptions=True) if urls else []
+
+    async def create_bucket(self, url):
+        await self.reader._run(_native.begin_create_bucket, url)
+
+    async def delete_bucket(self, url):
+        await self.reader._run(_native.begin_delete_bucket, url)
 
     async def together(self, call, many):
         many = list(many)

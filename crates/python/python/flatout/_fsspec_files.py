@@ -1,9 +1,21 @@
-"""Files of :class:`flatout.fsspec.FlatoutFileSystem`: those that are read by blocking calls, and those that are awaited."""
+"""Files of :class:`flatout.fsspec.FlatoutFileSystem`: those that are read and written by blocking calls, and those that
+are awaited."""
 
+import sys as _sys
+import tempfile as _tempfile
+
+from fsspec.core import OpenFile as _OpenFile
+
+from . import _native
 from ._aio_file import AsyncFile
 from ._told import ToldFile
+from ._writer import RemoteWriter
+from .client import there as _there
 
-__all__ = ["FlatoutFile", "FlatoutStream"]
+__all__ = ["FlatoutFile", "FlatoutStream", "FlatoutWriteStream", "FlatoutWriter", "Uncommitted"]
+
+#: What a file of a transaction keeps in memory; more is on local disk.
+_KEPT_BYTES = 8 << 20
 
 #: What fsspec's own files take for a block.
 _BLOCK_BYTES = 5 << 20
@@ -111,3 +123,128 @@ class FlatoutStream(AsyncFile):
     async def close(self):
         """It cannot be read after. Calling it again does nothing."""
         await self.aclose()
+
+
+class FlatoutWriter(RemoteWriter):
+    """A :class:`flatout.RemoteWriter` with what users of fsspec's files look at: ``fs``, ``path``, ``full_name``, ``loc``.
+
+    The block of ``with fsspec.open(…)`` closes its files without a word of an exception in it: it is found there, and
+    nothing is published then.
+    """
+
+    def __init__(self, fs, path, mode, stored):
+        url = fs._object_url("upload", path)
+        if mode == "xb":
+            stored = {**stored, "overwrite": False}
+            if fs.client.exists(url):
+                raise _there(url)
+        super().__init__(_native.Writer(fs.client, url, stored, mode == "ab"), mode)
+        self.fs, self.path = fs, path
+        self.blocksize = _BLOCK_BYTES
+
+    @property
+    def loc(self):
+        """Bytes of the object so far."""
+        return self.tell()
+
+    @property
+    def full_name(self):
+        """The path with its protocol."""
+        return self.fs.unstrip_protocol(self.path)
+
+    def close(self):
+        if not self.closed and _is_in_failed_block():
+            self.abort()
+            return
+        super().close()
+        self.fs.invalidate_cache(self.path)
+
+    def commit(self):
+        """Does nothing: the object is there once the file is closed."""
+
+    def discard(self):
+        """Ends the upload; nothing is published."""
+        self.abort()
+
+
+class Uncommitted(_tempfile.SpooledTemporaryFile):
+    """A file of a transaction: local until the transaction ends well, and then an object."""
+
+    def __init__(self, fs, path, mode, stored):
+        super().__init__(_KEPT_BYTES, "w+b")
+        url = fs._object_url("upload", path)
+        if mode == "xb":
+            stored = {**stored, "overwrite": False}
+            if fs.client.exists(url):
+                raise _there(url)
+        self.fs, self.path, self.mode_asked, self._url, self._stored = fs, path, mode, url, stored
+
+    def close(self):
+        """It is kept until :meth:`commit` or :meth:`discard`."""
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None:
+            self.discard()
+
+    def commit(self):
+        """Makes it an object."""
+        self.flush()
+        try:
+            if self._rolled:
+                self.fs.client.upload(f"/proc/self/fd/{self.fileno()}", self._url, **self._stored)
+            else:
+                self.fs.client.write(self._url, self._file.getbuffer(), **self._stored)
+        finally:
+            self.discard()
+        self.fs.invalidate_cache(self.path)
+
+    def discard(self):
+        """Nothing is published."""
+        super().close()
+
+
+class FlatoutWriteStream:
+    """What ``open_async`` gives for writing: a :class:`flatout.AsyncWriter` with what users of fsspec's look at."""
+
+    def __init__(self, fs, path, mode, writer):
+        self.fs, self.path, self.mode, self._awaited = fs, path, mode, writer
+
+    def __getattr__(self, name):
+        return getattr(self._awaited, name)
+
+    @property
+    def loc(self):
+        """Bytes of the object so far."""
+        return self._awaited.tell()
+
+    async def write(self, data):
+        """Takes all bytes of ``data``."""
+        return await self._awaited.write(data)
+
+    async def flush(self, force=False):
+        """Does nothing: an object is whole or not there."""
+
+    async def close(self):
+        """Publishes the object."""
+        await self._awaited.aclose()
+        self.fs.invalidate_cache(self.path)
+
+    aclose = close
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        if kind is not None:
+            await self._awaited.abort()
+        await self.close()
+
+
+def _is_in_failed_block():
+    """Whether a block of ``with fsspec.open(…)`` ends by an exception."""
+    frame = _sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _OpenFile.__exit__.__code__:
+            return any(each is not None for each in frame.f_locals.get("args", ()))
+        frame = frame.f_back
+    return False

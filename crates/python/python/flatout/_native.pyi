@@ -37,7 +37,9 @@ __all__ = [
     "begin_abort",
     "begin_commit",
     "begin_copy",
+    "begin_create_bucket",
     "begin_delete",
+    "begin_delete_bucket",
     "begin_delete_many",
     "begin_described",
     "begin_room",
@@ -45,7 +47,9 @@ __all__ = [
     "begin_write",
     "check_out",
     "copy",
+    "create_bucket",
     "delete",
+    "delete_bucket",
     "delete_many",
     "described",
     "ends_of",
@@ -53,6 +57,7 @@ __all__ = [
     "pairs_of",
     "path_pairs_of",
     "runs_of",
+    "safetensors_head",
     "safetensors_header",
     "safetensors_header_end",
     "upload",
@@ -812,6 +817,10 @@ def copy(
 def described(client: Client, url: str, version_id: str | None = None) -> tuple[Info, dict[str, Any]]:
     """An object, and the options that one which is stored as it is made with."""
 
+def create_bucket(client: Client, url: str) -> None: ...
+def delete_bucket(client: Client, url: str) -> None: ...
+def begin_create_bucket(calls: Completions, client: Client, url: str) -> int: ...
+def begin_delete_bucket(calls: Completions, client: Client, url: str) -> int: ...
 def begin_write(
     calls: Completions,
     client: Client,
@@ -888,6 +897,14 @@ class ReadQueue:
 
     def close(self) -> None:
         """Cancels the reads in flight. When it returns, no thread writes to their memory."""
+
+def safetensors_head(
+    tensors: Sequence[tuple[str, str, Sequence[int], int]], metadata: dict[str, str] | None
+) -> tuple[bytes, list[int]]:
+    """The head of a file of these tensors, with its length before it, and the order in which their bytes follow.
+
+    Raises ValueError, which says what is wrong.
+    """
 
 def safetensors_header_end(head: _Exporter, file_bytes: int) -> int:
     """The offset at which the header of a file of ``file_bytes`` bytes ends, which begins with ``head``.

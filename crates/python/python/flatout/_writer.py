@@ -101,7 +101,7 @@ class RemoteWriter(_io.RawIOBase):
 
     def __del__(self) -> None:
         # That of the base class would publish what may be half of it.
-        if not getattr(self, "closed", True):
+        if hasattr(self, "_writer") and not self.closed:
             _warnings.warn(f"{self!r} was dropped without close(): nothing is published", ResourceWarning, source=self)
             self.abort()
 

@@ -5,13 +5,14 @@ import time as _time
 from pyarrow import PythonFile as _PythonFile
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
-from . import _tree
+from . import _native, _tree
 from ._at_once import at_once as _at_once
 from ._calls import Blocking as _Blocking
 from ._calls import now as _now
 from ._told import ToldFile
+from ._writer import RemoteWriter
 from .client import Client, default_client
-from .errors import NotFound, Unsupported, UsageError
+from .errors import NotFound, UsageError
 
 __all__ = ["FlatoutHandler", "arrow_fs"]
 
@@ -20,7 +21,7 @@ _REMEMBERED = 100_000
 
 
 def arrow_fs(client: Client | None = None, *, scheme: str = "s3") -> PyFileSystem:
-    """A read-only file system for Arrow, over S3 or, with ``scheme="oss"``, over OSS.
+    """A file system for Arrow, over S3 or, with ``scheme="oss"``, over OSS.
 
     Paths are ``bucket/key``; ``s3://bucket/key``, or ``oss://`` as ``scheme`` says, means the same. What a listing told
     of a file is taken for true for a minute, so that opening it asks nothing; a file that was replaced meanwhile is an
@@ -30,7 +31,7 @@ def arrow_fs(client: Client | None = None, *, scheme: str = "s3") -> PyFileSyste
 
 
 class FlatoutHandler(FileSystemHandler):
-    """Arrow's side of :func:`arrow_fs`. Methods that write raise :class:`flatout.Unsupported`."""
+    """Arrow's side of :func:`arrow_fs`."""
 
     def __init__(self, client: Client | None = None, *, scheme: str = "s3"):
         if scheme not in ("s3", "oss"):
@@ -72,7 +73,7 @@ class FlatoutHandler(FileSystemHandler):
             scheme = path.partition("://")[0]
             hint = f'arrow_fs(scheme="{scheme}")' if scheme in ("s3", "oss") else f"write {self.scheme}://BUCKET/KEY"
             raise UsageError(
-                kind="usage", doing="arrow", object=path, cause=f"this file system reads {self.scheme}://", hint=hint
+                kind="usage", doing="arrow", object=path, cause=f"this file system is of {self.scheme}://", hint=hint
             )
         return path.strip("/")
 
@@ -151,29 +152,123 @@ class FlatoutHandler(FileSystemHandler):
 
     # Writing
 
-    def _refuse(verb):
-        def refuse(self, path="", *args, **kwargs):
-            raise Unsupported(
-                kind="unsupported",
-                doing=verb,
-                object=f"{self.scheme}://{path}",
-                cause="this version of flatout reads only",
-                hint="write with pyarrow.fs.S3FileSystem or boto3 until flatout's uploads are there",
-            )
+    def open_output_stream(self, path, metadata=None):
+        """A new object, which is there when the stream is closed. Arrow closes it also where a ``with`` block raises."""
+        return self._writer(path, metadata, False)
 
-        refuse.__name__ = verb
-        return refuse
+    def open_append_stream(self, path, metadata=None):
+        """Goes on with the object that is there."""
+        return self._writer(path, metadata, True)
 
-    copy_file = _refuse("copy_file")
-    create_dir = _refuse("create_dir")
-    delete_dir = _refuse("delete_dir")
-    delete_dir_contents = _refuse("delete_dir_contents")
-    delete_file = _refuse("delete_file")
-    delete_root_dir_contents = _refuse("delete_root_dir_contents")
-    move = _refuse("move")
-    open_append_stream = _refuse("open_append_stream")
-    open_output_stream = _refuse("open_output_stream")
-    del _refuse
+    def _writer(self, path, metadata, appends):
+        path = self.normalize_path(path)
+        named = {name.decode() if isinstance(name, bytes) else name: value for name, value in dict(metadata or {}).items()}
+        named = {name: value.decode() if isinstance(value, bytes) else value for name, value in named.items()}
+        writer = _Writer(self.client, self._object_url("upload", path), _options(named), appends)
+        self._forget(path)
+        return _PythonFile(writer, mode="w")
+
+    def copy_file(self, src, dest):
+        source, target = self.normalize_path(src), self.normalize_path(dest)
+        self.client.copy(self._object_url("copy", source), self._object_url("copy", target))
+        self._forget(target)
+
+    def move(self, src, dest):
+        """Moves an object, or all that lies in a folder: nothing is deleted unless everything was copied."""
+        source, target = self.normalize_path(src), self.normalize_path(dest)
+        self._object_url("move", target)
+        if self._file_info(source).type == FileType.File:
+            self.client.move(self._object_url("move", source), self._object_url("move", target))
+        else:
+            self._move_folder(self._object_url("move", source), self._object_url("move", target))
+        self._forget(source)
+        self._forget(target)
+
+    def _move_folder(self, source, target):
+        found = [info for page in self.client.ls_pages(f"{source}/", recursive=True) for info in page]
+
+        def copy(info):
+            return info, self.client._copy(info.url, target + info.url[len(source) :], None, None, {})[1]
+
+        for info, etag in _at_once(copy, found):
+            self.client.delete(info.url, if_match=etag)
+
+    def delete_file(self, path):
+        path = self.normalize_path(path)
+        if self._file_info(path).type != FileType.File:
+            raise _tree.missing(self.scheme, path)
+        self.client.delete(self._object_url("delete", path))
+        self._forget(path)
+
+    def create_dir(self, path, recursive=True):
+        """Makes a bucket. Below it there is nothing to make: a folder is there as long as keys lie in it."""
+        path = self.normalize_path(path)
+        if path and "/" not in path and self._file_info(path).type == FileType.NotFound:
+            _native.create_bucket(self.client, f"{self.scheme}://{path}")
+
+    def delete_dir(self, path):
+        """Deletes all that lies in a folder; of a bucket that, too, and then the bucket."""
+        path = self.normalize_path(path)
+        if not path:
+            raise self._all_buckets("delete_dir")
+        self._delete_below(path, missing_ok=False)
+        if "/" not in path:
+            _native.delete_bucket(self.client, f"{self.scheme}://{path}")
+
+    def delete_dir_contents(self, path, missing_dir_ok=False):
+        path = self.normalize_path(path)
+        if not path:
+            raise self._all_buckets("delete_dir_contents")
+        self._delete_below(path, missing_ok=missing_dir_ok)
+
+    def delete_root_dir_contents(self):
+        raise self._all_buckets("delete_root_dir_contents")
+
+    def _all_buckets(self, verb):
+        cause, hint = "it would delete every bucket of the account", "name a bucket"
+        return UsageError(kind="usage", doing=verb, object=f"{self.scheme}://", cause=cause, hint=hint)
+
+    def _delete_below(self, path, missing_ok):
+        if self._file_info(path).type != FileType.Directory:
+            if missing_ok:
+                return
+            raise _tree.missing(self.scheme, path)
+        for page in self.client.ls_pages(f"{self.scheme}://{path}/", recursive=True):
+            self.client.delete_many(page)
+        self._forget(path)
+
+    def _forget(self, path):
+        for each in [each for each in list(self._told) if each == path or each.startswith(f"{path}/")]:
+            self._told.pop(each, None)
+
+    def _object_url(self, doing, path):
+        if "/" not in path:
+            raise UsageError(kind="usage", doing=doing, object=f"{self.scheme}://{path}", cause="this is no object", hint="write BUCKET/KEY")
+        return f"{self.scheme}://{path}"
+
+
+class _Writer(RemoteWriter):
+    def __init__(self, client, url, named, appends):
+        super().__init__(_native.Writer(client, url, named, appends), "ab" if appends else "wb")
+
+
+#: What Arrow calls the headers of an object, by our names.
+_HEADERS = {
+    "Content-Type": "content_type",
+    "Cache-Control": "cache_control",
+    "Content-Disposition": "content_disposition",
+    "Content-Encoding": "content_encoding",
+    "Content-Language": "content_language",
+    "Expires": "expires",
+    "ACL": "acl",
+}
+
+
+def _options(metadata):
+    """What an object is stored with: headers by their names, and what is left as metadata."""
+    headers = {_HEADERS[name]: value for name, value in metadata.items() if name in _HEADERS}
+    left = {name: value for name, value in metadata.items() if name not in _HEADERS}
+    return {**headers, "metadata": left}
 
 
 def _again(client, scheme):

@@ -7,7 +7,7 @@ pyarrow, DuckDB, zarr, ….
 
 Verbs block their caller, on whatever thread it is: no event loop, nothing that a fork breaks. Those with a ``_`` before
 them are awaited, as fsspec has it, on the caller's own loop and without threads: ``await fs._cat_file(path)``. What takes
-many paths hands the whole list to the engine. It reads; whatever writes raises :class:`flatout.Unsupported`.
+many paths hands the whole list to the engine.
 """
 
 import errno as _errno
@@ -22,15 +22,18 @@ from fsspec.registry import registry as _loaded
 
 from . import _storage_options, _tree
 from ._calls import Awaiting
-from ._fsspec_bytes import Bytes
-from ._fsspec_files import FlatoutFile, FlatoutStream
+from ._fsspec_files import FlatoutFile, FlatoutStream, FlatoutWriter, FlatoutWriteStream, Uncommitted
+from ._fsspec_writes import Writes, options
+from ._writer import TextWriter
 from .client import Client, default_client
-from .errors import Unsupported, UsageError
+from .errors import UsageError
 
 __all__ = [
     "FlatoutFile",
     "FlatoutFileSystem",
     "FlatoutStream",
+    "FlatoutWriteStream",
+    "FlatoutWriter",
     "OssFileSystem",
     "S3FileSystem",
     "OssTakeover",
@@ -54,7 +57,7 @@ def _client(settings: dict) -> Client:
     return client if client is not None else _clients.setdefault(key, Client(**settings))
 
 
-class FlatoutFileSystem(Bytes):
+class FlatoutFileSystem(Writes):
     """The base of both schemes: make a :class:`S3FileSystem` or :class:`OssFileSystem`.
 
     Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and
@@ -169,16 +172,32 @@ class FlatoutFileSystem(Bytes):
         all readers of an object together: a cache of fsspec's before it would copy everything once more and hide the
         pattern. So ``cache_type`` and ``cache_options`` are taken and have no effect, and ``block_size`` is only what a
         local cache of fsspec's (``blockcache::``) keeps at a time.
+
+        In the modes ``"wb"``, ``"xb"`` and ``"ab"`` a :class:`FlatoutWriter`, whose object is there once it is closed. In a
+        transaction it is kept in local temporary files, and uploaded when that ends.
         """
-        if mode != "rb":
-            raise _no_writing(f"open with mode {mode!r}", self._url(path))
-        return FlatoutFile(self, path, block_size, version_id)
+        if mode == "rb":
+            return FlatoutFile(self, path, block_size, version_id)
+        stored = options({name: value for name, value in kwargs.items() if name != "mode"})
+        if not autocommit and mode != "ab":
+            return Uncommitted(self, path, mode, stored)
+        return FlatoutWriter(self, path, mode, stored)
+
+    def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **kwargs):
+        """As fsspec's. Text that is written publishes nothing where its ``with`` block raises."""
+        is_text = "b" not in mode and mode.replace("t", "") in ("w", "x", "a")
+        if not is_text or compression is not None or self._intrans:
+            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        text = [kwargs.pop(name, None) for name in ("encoding", "errors", "newline")]
+        file = super().open(path, mode.replace("t", "") + "b", block_size, cache_options, None, **kwargs)
+        return TextWriter(file, text[0] or "utf-8", *text[1:])
 
     async def open_async(self, path, mode="rb", version_id=None, **kwargs):
-        """A :class:`FlatoutStream`, of which reads are awaited."""
+        """A :class:`FlatoutStream`, of which reads are awaited, or to write a :class:`FlatoutWriteStream`."""
         path = self._strip_protocol(path)
         if mode != "rb":
-            raise _no_writing(f"open with mode {mode!r}", self._url(path))
+            writer = await self._awaiting.reader.open(self._object_url("upload", path), mode, **options(kwargs))
+            return FlatoutWriteStream(self, path, mode, writer)
         told = self._head(self._awaiting, path) if version_id is None else self._info(path, version_id=version_id)
         return FlatoutStream(self, path, await told, version_id)
 
@@ -203,40 +222,6 @@ class FlatoutFileSystem(Bytes):
     def _forget(self, path: str) -> None:
         self._told.pop(path, None)
         _drop(self.dircache, _tree.parent(path))
-
-    # Writing
-
-    def _refuse(name):
-        def refuse(self, path=None, *args, **kwargs):
-            raise _no_writing(name, self._url(self._strip_protocol(path)) if isinstance(path, str) else "")
-
-        async def refuse_later(self, path=None, *args, **kwargs):
-            refuse(self, path)
-
-        refuse.__name__, refuse_later.__name__ = name, f"_{name}"
-        refuse.__doc__ = refuse_later.__doc__ = "Raises :class:`flatout.Unsupported`: writing comes with uploads."
-        return refuse, refuse_later
-
-    copy, _copy = _refuse("copy")
-    cp_file, _cp_file = _refuse("cp_file")
-    makedirs, _makedirs = _refuse("makedirs")
-    mkdir, _mkdir = _refuse("mkdir")
-    mv, _mv = _refuse("mv")
-    pipe, _pipe = _refuse("pipe")
-    pipe_file, _pipe_file = _refuse("pipe_file")
-    put, _put = _refuse("put")
-    put_file, _put_file = _refuse("put_file")
-    rm, _rm = _refuse("rm")
-    rm_file, _rm_file = _refuse("rm_file")
-    rmdir, _rmdir = _refuse("rmdir")
-    start_transaction, _ = _refuse("start_transaction")
-    touch, _touch = _refuse("touch")
-    del _, _refuse
-
-    @property
-    def transaction(self):
-        """Raises :class:`flatout.Unsupported`: writing is not supported yet."""
-        raise _no_writing("transaction", "")
 
 
 class S3FileSystem(FlatoutFileSystem):
@@ -319,13 +304,3 @@ def _drop(kept, key) -> None:
         del kept[key]
     except KeyError:
         pass
-
-
-def _no_writing(verb: str, what: str) -> Unsupported:
-    return Unsupported(
-        kind="unsupported",
-        doing=verb,
-        object=what,
-        cause="this version of flatout reads only",
-        hint="write with s3fs, ossfs or boto3 until flatout's uploads are there",
-    )

@@ -1,4 +1,5 @@
-"""Reads models in safetensors files straight from the object store to tensors: no local copy, no second pass.
+"""Reads models in safetensors files straight from the object store to tensors, and writes them: no local copy, no second
+pass.
 
 >>> import flatout.safetensors
 >>> tensors = flatout.safetensors.load_file("s3://models/llama/model.safetensors")              # doctest: +SKIP
@@ -16,16 +17,32 @@ from collections import deque
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from . import _native
+from . import _saving
 from ._frameworks import NumPy, RawTensor, Torch, framework as _framework
 from ._models import File, InvalidSafetensors, Model, Tensor, UnknownTensor, fetch, fetch_into, find, open_files
 from ._slices import Dimension, Selection, select as _select
 from .client import Client, default_client
 from .errors import UsageError
 
-__all__ = ["InvalidSafetensors", "RawTensor", "UnknownTensor", "load_file", "load_model", "safe_open", "stream_tensors"]
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ._write_options import WriteOptions
+
+__all__ = [
+    "InvalidSafetensors",
+    "RawTensor",
+    "UnknownTensor",
+    "load_file",
+    "load_model",
+    "safe_open",
+    "save_file",
+    "save_model",
+    "stream_tensors",
+]
 
 # Whole files read at once. A large one keeps the network busy on its own.
 FILES_AT_ONCE = 8
@@ -86,6 +103,62 @@ def load_model(
     client, made = client or default_client(), _framework(framework, device)
     is_one = url.endswith((".json", ".safetensors", "/"))
     return _load(client, find(client, [url if is_one else url + "/"]), made, progress)
+
+
+def save_file(
+    tensors: Mapping[str, Any],
+    filename: str,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    client: Client | None = None,
+    progress: _native.Progress | bool | None = None,
+    **options: Unpack[WriteOptions],
+) -> _native.Info:
+    """Writes tensors to a file, byte for byte as the official package does, and returns what the origin says of the object. It is
+    there when it is whole. Tensors on a device, or not laid out in C order, are copied one at a time.
+
+    Args:
+        tensors: arrays of NumPy, tensors of PyTorch, or :class:`RawTensor`, by name.
+        filename: the URL of the file.
+        metadata: text of the user's, by name.
+        client: by default :func:`flatout.default_client`.
+        progress: a :class:`flatout.Progress` to watch, or True for a progress bar.
+        options: what the object is stored with, as in :func:`flatout.write`.
+
+    Raises:
+        UsageError: something is no tensor, of a type that no safetensors file has, sparse, or shares memory with another.
+    """
+    saved = _saving.describe(tensors)
+    return _saving.write_file(client or default_client(), filename, saved, metadata, progress, options)
+
+
+def save_model(
+    tensors: Any,
+    url: str,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    max_shard_size: int = _saving.SHARD_BYTES,
+    client: Client | None = None,
+    **options: Unpack[WriteOptions],
+) -> list[str]:
+    """Writes a model into a folder: to ``model.safetensors``, or to several files in parallel with an index, which comes last, so
+    that :func:`load_model` and Hugging Face's libraries find it. Of tensors that are the very same, such as tied weights, one is
+    written, and the others are named in the metadata, as the official package has it.
+
+    Args:
+        tensors: a module of PyTorch, or tensors by name.
+        url: the folder.
+        metadata: text of the user's, by name, for each file.
+        max_shard_size: bytes of tensors in a file at most; a larger tensor has a file of its own.
+        client, options: as in :func:`save_file`.
+
+    Returns:
+        The URLs of the files, and of the index where there is one.
+    """
+    if max_shard_size < 1:
+        raise UsageError(kind="usage", doing="save", object=url, cause=f"max_shard_size is {max_shard_size} bytes")
+    named = tensors if isinstance(tensors, Mapping) else tensors.state_dict()
+    return _saving.write_model(client or default_client(), url, named, metadata, max_shard_size, options)
 
 
 class safe_open:

@@ -150,6 +150,13 @@ def of_a_writer(file: flatout.RemoteWriter) -> None:
         file.readinto(bytearray(1))
 
 
+def of_saved_models(client: flatout.Client) -> None:
+    raw = RawTensor("BF16", (2,), bytearray(4))
+    info: flatout.Info = flatout.safetensors.save_file({"a": raw}, URL, {"format": "np"}, client=client, tags={"k": "v"})
+    urls: list[str] = flatout.safetensors.save_model({"a": raw}, "s3://bucket/model/", max_shard_size=1 << 30)
+    print(info, urls)
+
+
 async def of_an_async_writer(client: flatout.AsyncClient) -> None:
     info: flatout.Info = await client.write(URL, bytearray(1), tags={"k": "v"})
     infos: list[flatout.Info] = [await client.upload("file", URL), await client.copy(URL, URL), await client.move(URL, URL)]
