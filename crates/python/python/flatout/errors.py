@@ -44,12 +44,22 @@ class FlatoutError(Exception):
     cause: str
     hint: str | None
     _errno: int | None = None
+    _kind = "internal"
 
     def __init__(
-        self, *, kind: str = "internal", doing: str = "", object: str = "", cause: str = "", hint: str | None = None
+        self,
+        *,
+        kind: str | None = None,
+        doing: str = "",
+        object: str = "",
+        cause: str = "",
+        hint: str | None = None,
+        message: str | None = None,
     ) -> None:
+        # PyTorch raises an exception of a worker anew by the text that the worker has made of it.
+        cause = cause if message is None else message
         super().__init__(cause)
-        self.kind, self.doing, self.object, self.cause, self.hint = kind, doing, object, cause, hint
+        self.kind, self.doing, self.object, self.cause, self.hint = kind or self._kind, doing, object, cause, hint
         if isinstance(self, OSError):
             _fill(self, self._errno, cause, object or None)
 
@@ -78,73 +88,87 @@ def _again(cls: type[FlatoutError], told: dict[str, Any]) -> FlatoutError:
 class NotFound(FlatoutError, FileNotFoundError):
     """No such object or bucket."""
 
+    _kind = "not_found"
     _errno = _errno.ENOENT
 
 
 class AccessDenied(FlatoutError, PermissionError):
     """The origin refuses access: correct the keys or the policy."""
 
+    _kind = "denied"
     _errno = _errno.EACCES
 
 
 class Timeout(FlatoutError, TimeoutError):
     """The origin did not answer in time."""
 
+    _kind = "timeout"
     _errno = _errno.ETIMEDOUT
 
 
 class NetworkError(FlatoutError, ConnectionError):
     """The origin could not be reached, closed the connection, or sent a response that is no HTTP."""
 
+    _kind = "network"
     _errno = _errno.EIO
 
 
 class Throttled(NetworkError):
     """The origin throttled requests until the retries ran out: try again later."""
 
+    _kind = "throttled"
     _errno = _errno.EAGAIN
 
 
 class Untrusted(FlatoutError, ConnectionError):
     """The certificate of the origin is not trusted."""
 
+    _kind = "untrusted"
     _errno = _errno.EIO
 
 
 class ObjectChanged(FlatoutError, OSError):
     """Another version has replaced the object: start over."""
 
+    _kind = "changed"
     _errno = _errno.ESTALE
 
 
 class AlreadyExists(ObjectChanged, FileExistsError):
     """An object of that name is there, and was to stay: ``overwrite=False``, mode ``"xb"``."""
-
     _errno = _errno.EEXIST
 
 
 class Corrupt(FlatoutError, OSError):
     """The bytes do not match the checksum of the origin."""
 
+    _kind = "corrupt"
     _errno = _errno.EIO
 
 
 class LocalError(FlatoutError, OSError):
     """A local file, disk or memory failed."""
 
+    _kind = "local_io"
     _errno = _errno.EIO
 
 
 class UsageError(FlatoutError, ValueError):
     """The call is invalid: a URL, a setting, a range, a buffer that is too short."""
 
+    _kind = "usage"
+
 
 class Unsupported(FlatoutError, NotImplementedError):
     """This version of flatout, or this origin, cannot do it."""
 
+    _kind = "unsupported"
+
 
 class Cancelled(FlatoutError):
     """The client of the call was closed, or the interpreter ends."""
+
+    _kind = "cancelled"
 
 
 class InternalError(FlatoutError, RuntimeError):

@@ -1,0 +1,12 @@
+"""PyTorch: datasets over objects, and checkpoints.
+
+>>> from flatout.torch import Checkpoint, MapDataset                              # doctest: +SKIP
+>>> images = MapDataset.from_prefix("s3://bucket/images/", transform=decode)      # doctest: +SKIP
+>>> loader = torch.utils.data.DataLoader(images, batch_size=64, num_workers=4)    # doctest: +SKIP
+"""
+
+from ._checkpoint import Checkpoint
+from ._datasets import IterableDataset, MapDataset, Sample
+from ._keys import KeyTable
+
+__all__ = ["Checkpoint", "IterableDataset", "KeyTable", "MapDataset", "Sample"]

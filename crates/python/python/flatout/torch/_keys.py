@@ -1,0 +1,167 @@
+"""The names of many objects in a file that is mapped: all workers and ranks of a machine share one, and none is pickled."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import struct
+import tempfile
+import weakref
+from array import array
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+__all__ = ["KeyTable"]
+
+_MAGIC = b"flatout keys 1\n\0"
+#: Magic, how many there are, bytes of the base, bytes of the names.
+_HEAD = struct.Struct("<16sQQQ")
+#: The size of an object that is not known.
+_UNKNOWN = 2**64 - 1
+
+
+class KeyTable:
+    """URLs and sizes of objects, in the order in which they were given, over a file of 16 bytes and the name for each.
+
+    It pickles as the path of its file. One of a temporary file is there as long as the process that made it keeps it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._open()
+
+    def _open(self) -> None:
+        with open(self._path, "rb") as file:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+                cause, hint = "this is no table of keys", "remove it, and it is made anew"
+                raise UsageError(kind="usage", doing="open", object=self._path, cause=cause, hint=hint)
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        _, self._count, base_bytes, names_bytes = _HEAD.unpack(head)
+        at = _HEAD.size
+        table = memoryview(self._map)
+        self._sizes, at = table[at : at + 8 * self._count].cast("Q"), at + 8 * self._count
+        self._ends, at = table[at : at + 8 * self._count].cast("Q"), at + 8 * self._count
+        self._base, at = bytes(table[at : at + base_bytes]).decode(), at + base_bytes
+        if at + names_bytes != len(self._map):
+            cause, hint = "this table of keys is not whole", "remove it, and it is made anew"
+            raise UsageError(kind="usage", doing="open", object=self._path, cause=cause, hint=hint)
+        self._names = table[at:]
+
+    @classmethod
+    def of(cls, urls: Iterable[tuple[str, int | None]], base: str = "", path: str | os.PathLike[str] | None = None) -> KeyTable:
+        """Of pairs of what follows ``base`` in a URL, and the size, to the file ``path`` or a temporary one."""
+        sizes, ends, names, at = array("Q"), array("Q"), [], 0
+        for name, size in urls:
+            name_bytes = name.encode()
+            at += len(name_bytes)
+            names.append(name_bytes)
+            sizes.append(_UNKNOWN if size is None else size)
+            ends.append(at)
+        folder = None if path is None else os.path.dirname(os.path.abspath(path))
+        number, new = tempfile.mkstemp(prefix="flatout-keys-", dir=folder)
+        try:
+            with open(number, "wb") as file:
+                encoded = base.encode()
+                file.write(_HEAD.pack(_MAGIC, len(sizes), len(encoded), at))
+                for each in (sizes, ends):
+                    file.write(memoryview(each).cast("B") if len(each) else b"")
+                file.write(encoded)
+                file.writelines(names)
+            if path is not None:
+                os.replace(new, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
+        if path is not None:
+            return cls(path)
+        table = cls(new)
+        weakref.finalize(table, _remove, new, os.getpid())
+        return table
+
+    @classmethod
+    def listed(
+        cls,
+        client: Client,
+        url: str,
+        include: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> KeyTable:
+        """The objects below a prefix, sorted, those whose key behind it matches the pattern ``include``. With ``path`` the table is
+        kept there: the first process lists, those that come meanwhile wait, and later ones take what it has found.
+        """
+        if path is None:
+            return cls.of(_below(client, url, include), url)
+        lock = os.open(f"{os.fspath(path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.exists(path):
+                table = cls(path)
+                if table.base != url:
+                    cause = f"the table of keys there is that of {table.base}"
+                    hint = "name another file, or remove it"
+                    raise UsageError(kind="usage", doing="open", object=os.fspath(path), cause=cause, hint=hint)
+                return table
+            return cls.of(_below(client, url, include), url, path)
+        finally:
+            os.close(lock)
+
+    @property
+    def base(self) -> str:
+        """What all URLs begin with."""
+        return self._base
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._path
+
+    def __len__(self) -> int:
+        return self._count
+
+    def name(self, index: int) -> str:
+        """What follows the base in the URL of an object."""
+        if not 0 <= index < self._count:
+            raise IndexError(f"there are {self._count} objects, and {index} is not among them")
+        start = self._ends[index - 1] if index else 0
+        return bytes(self._names[start : self._ends[index]]).decode()
+
+    def url(self, index: int) -> str:
+        """Of an object."""
+        return self._base + self.name(index)
+
+    def size(self, index: int) -> int | None:
+        """In bytes; None where nothing told it."""
+        size = self._sizes[index]
+        return None if size == _UNKNOWN else size
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.url(index) for index in range(self._count))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyTable, (self._path,)
+
+
+def _below(client: Client, url: str, include: str | None) -> Iterator[tuple[str, int | None]]:
+    for page in client.ls_pages(url, recursive=True):
+        for info in page:
+            name = info.url[len(url) :]
+            # What ends in '/' is the mark of a folder.
+            if not info.url.endswith("/") and (include is None or fnmatchcase(name, include)):
+                yield name, info.size
+
+
+def _remove(path: str, process: int) -> None:
+    # A forked child is not the one that made it.
+    if os.getpid() == process:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

@@ -1,0 +1,277 @@
+"""flatout.torch: datasets in DataLoader, with workers of every kind, and checkpoints."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+
+import pytest
+
+import flatout
+import origins
+
+# scripts/python.sh runs this with the interpreter that has it.
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader, RandomSampler  # noqa: E402
+
+import flatout.torch  # noqa: E402
+from flatout.torch import Checkpoint, IterableDataset, KeyTable, MapDataset, Sample  # noqa: E402
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def images(serve):
+    """Objects whose bytes say which they are."""
+    bucket = origins.Bucket(serve, origins.new_name())
+    for number in range(COUNT):
+        bucket.put(f"images/{number:04}.bin", b"%d" % number * 100)
+    bucket.put("images/", b"")
+    bucket.put("images/notes.txt", b"text")
+    return bucket
+
+
+@pytest.fixture
+def client(serve):
+    # It goes to workers with the dataset, and stays open for them.
+    return flatout.Client(**serve.settings)
+
+
+def number_of(sample):
+    number = int(sample.name[:4])
+    assert sample.data == b"%d" % number * 100 and sample.url.endswith(sample.name)
+    return number
+
+
+def name_of(sample):
+    return sample.name
+
+
+def dataset(kind, images, client, **named):
+    named.setdefault("transform", number_of)
+    return kind.from_prefix(images.url("images/"), include="*.bin", client=client, **named)
+
+
+def test_every_name_is_documented():
+    for name in flatout.torch.__all__:
+        shown = getattr(flatout.torch, name)
+        assert shown.__doc__, name
+        assert all(getattr(shown, each).__doc__ for each in vars(shown) if not each.startswith("_") and callable(getattr(shown, each))), name
+
+
+@pytest.mark.parametrize("workers, start", [(0, None), (2, "fork"), (2, "spawn")])
+def test_a_loader_reads_objects_in_the_order_of_its_sampler(images, client, workers, start):
+    data = dataset(MapDataset, images, client)
+    assert len(data) == COUNT and data[7] == 7 and data[-1] == COUNT - 1
+    context = None if start is None else multiprocessing.get_context(start)
+    order = [int(index) for index in RandomSampler(data, generator=torch.Generator().manual_seed(5))]
+    sampler = RandomSampler(data, generator=torch.Generator().manual_seed(5))
+    loader = DataLoader(data, batch_size=16, sampler=sampler, num_workers=workers, multiprocessing_context=context)
+    got = [int(number) for batch in loader for number in batch]
+    assert got == order and sorted(got) == list(range(COUNT))
+
+
+def test_a_batch_is_read_at_once(started):
+    origin = started()
+    bucket = origins.Bucket(origin, origins.new_name())
+    for number in range(64):
+        bucket.put(f"{number:04}.bin", b"%d" % number * 100)
+    data = MapDataset.from_prefix(bucket.url(""), client=flatout.Client(**origin.settings), transform=number_of)
+    listed = len([line for line in origin.requests() if line["method"] == "GET"])
+    assert data.__getitems__([5, 3, -1, 5]) == [5, 3, 63, 5]
+    assert len([line for line in origin.requests() if line["method"] == "GET"]) == listed + 4
+    for wrong in (64, -65):
+        with pytest.raises(IndexError):
+            data[wrong]
+
+
+def test_a_sample_is_what_its_transform_gets(images, client):
+    data = MapDataset.from_prefix(images.url("images/"), client=client)
+    sample = data[COUNT]
+    assert isinstance(sample, Sample) and (sample.name, sample.index, sample.label, sample.read()) == ("notes.txt", COUNT, None, b"text")
+    again = pickle.loads(pickle.dumps(sample))
+    assert (again.url, again.read()) == (sample.url, b"text")
+    with data.open(COUNT) as file:
+        assert file.read(2) == b"te"
+    # The mark of a folder is none.
+    assert len(data) == COUNT + 1
+    with pytest.raises(flatout.UsageError, match="no object lies below this prefix that matches"):
+        MapDataset.from_prefix(images.url("images/"), include="*.png", client=client)
+
+
+def test_a_dataset_pickles_without_its_keys(client):
+    urls = [f"s3://bucket/{number:08}" for number in range(100_000)]
+    data = MapDataset.from_urls(urls, client=client)
+    assert len(pickle.dumps(data)) < 1_000
+    again = pickle.loads(pickle.dumps(data))
+    assert (len(again), again.keys.url(99_999), again.keys.size(5)) == (100_000, urls[-1], None)
+    assert list(again.keys)[:1000] == urls[:1000]
+    path = data.keys.path
+    del data
+    assert not os.path.exists(path)
+    # The map of whoever has opened it stays.
+    assert again.keys.url(0) == urls[0]
+
+
+def test_ranks_list_once(started, tmp_path):
+    origin = started("--latency", "50ms")
+    bucket = origins.Bucket(origin, origins.new_name())
+    for number in range(20):
+        bucket.put(f"{number}", b"1")
+    settings, index = origin.settings, tmp_path / "keys"
+    found = []
+
+    def rank():
+        data = MapDataset.from_prefix(bucket.url(""), index=index, client=flatout.Client(**settings))
+        found.append(list(data.keys))
+
+    threads = [threading.Thread(target=rank) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert found == [sorted(bucket.url(f"{number}") for number in range(20))] * 8
+    lists = [line for line in origin.requests() if line["method"] == "GET" and not line["key"]]
+    assert len(lists) == 1, lists
+    with pytest.raises(flatout.UsageError, match="the table of keys there is that of s3://"):
+        MapDataset.from_prefix(bucket.url("1"), index=index, client=flatout.Client(**settings))
+    for broken in (b"", b"something else", index.read_bytes()[:-3]):
+        index.write_bytes(broken)
+        with pytest.raises(flatout.UsageError, match="remove it, and it is made anew"):
+            KeyTable(index)
+
+
+def test_a_manifest_names_samples_and_labels(images, client, tmp_path):
+    lines = [f"{number:04}.bin\t{number % 3}" for number in range(9)]
+    (tmp_path / "manifest").write_text("\n".join(lines) + "\n\n")
+    images.put("manifest.csv", "\n".join(f"cat {number},{number:04}.bin" for number in range(9)).encode())
+    label = lambda sample: (number_of(sample), sample.label)  # noqa: E731
+    data = MapDataset.from_manifest(tmp_path / "manifest", base=images.url("images/"), client=client, transform=label)
+    assert [data[index] for index in range(9)] == [(number, str(number % 3)) for number in range(9)]
+
+    def parse(line):
+        label, name = line.split(",")
+        return name, label
+
+    url = images.url("manifest.csv")
+    data = MapDataset.from_manifest(url, base=images.url("images/"), parser=parse, client=client, transform=label)
+    assert data[8] == (8, "cat 8")
+    with pytest.raises(flatout.UsageError, match="1 labels for 2 objects"):
+        MapDataset.from_urls(["s3://b/1", "s3://b/2"], labels=["one"], client=client)
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_each_sample_is_in_one_rank_and_one_worker(images, client, workers, shuffle):
+    epochs = []
+    for epoch in range(2):
+        seen = []
+        for rank in range(2):
+            data = dataset(IterableDataset, images, client, shuffle=shuffle, seed=3, rank=rank, world_size=2)
+            data.set_epoch(epoch)
+            got = [int(number) for batch in DataLoader(data, batch_size=10, num_workers=workers) for number in batch]
+            assert len(got) == len(data) == COUNT // 2
+            seen.append(got)
+        assert sorted(seen[0] + seen[1]) == list(range(COUNT))
+        epochs.append(seen)
+    assert (epochs[0] == epochs[1]) == (not shuffle)
+
+
+def test_the_order_is_that_of_seed_and_epoch(images, client, monkeypatch):
+    order = lambda **named: list(dataset(IterableDataset, images, client, shuffle=True, **named))  # noqa: E731
+    assert order(seed=1) == order(seed=1) != order(seed=2)
+    data = dataset(IterableDataset, images, client, shuffle=True, seed=1)
+    first, second = list(data), list(data)
+    assert first != second and sorted(first) == sorted(second)
+    data.set_epoch(1)
+    assert list(data) == second
+    assert list(dataset(IterableDataset, images, client)) == list(range(COUNT))
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert list(dataset(IterableDataset, images, client)) == list(range(2, COUNT, 3))
+    with pytest.raises(flatout.UsageError, match="give both, or neither"):
+        dataset(IterableDataset, images, client, rank=1)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 64, 65, 200, COUNT])
+def test_an_epoch_goes_on_where_it_was(images, client, taken):
+    data = dataset(IterableDataset, images, client, shuffle=True, seed=9)
+    whole = list(data)
+    data.set_epoch(0)
+    stream = iter(data)
+    begun = [next(stream) for _ in range(taken)]
+    state = pickle.loads(pickle.dumps(data.state_dict()))
+    again = dataset(IterableDataset, images, client, shuffle=True, seed=9)
+    again.load_state_dict(state)
+    rest = list(again)
+    assert begun + rest == whole
+    # Then comes the next epoch.
+    data.set_epoch(1)
+    assert list(again) == list(data)
+    for other in ({"seed": 8}, {"shuffle": False}, {"rank": 1, "world_size": 2}):
+        with pytest.raises(flatout.UsageError, match="the state is of another"):
+            dataset(IterableDataset, images, client, **{"shuffle": True, "seed": 9, **other}).load_state_dict(state)
+
+
+def test_an_object_that_is_gone_ends_the_epoch(images, client):
+    data = MapDataset.from_urls([images.url("images/0000.bin"), images.url("images/none.bin")], client=client, transform=name_of)
+    with pytest.raises(flatout.NotFound, match="none.bin"):
+        data.__getitems__([0, 1])
+    for workers in (0, 1):
+        with pytest.raises(flatout.NotFound, match="none.bin") as raised:
+            list(DataLoader(data, batch_size=2, num_workers=workers))
+        assert raised.value.kind == "not_found"
+
+
+def test_an_object_that_is_replaced_is_one_version_or_the_other(serve, client):
+    bucket = origins.Bucket(serve, origins.new_name())
+    urls = [bucket.put(f"{number}", b"a" * 200_000) for number in range(100)]
+    is_over = threading.Event()
+
+    def replace():
+        while not is_over.is_set():
+            for number in range(100):
+                bucket.put(f"{number}", b"b" * 200_000)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    for sample in IterableDataset.from_urls(urls, client=client):
+        assert sample.data in (b"a" * 200_000, b"b" * 200_000)
+    is_over.set()
+    thread.join()
+
+
+def test_an_origin_that_is_away_for_a_while_is_a_pause(started):
+    origin = started()
+    bucket = origins.Bucket(origin, origins.new_name())
+    urls = [bucket.put(f"{number:04}.bin", b"%d" % number * 100) for number in range(200)]
+    client = flatout.Client(**origin.settings)
+    data = IterableDataset.from_urls(urls, client=client, concurrency=4, transform=lambda sample: len(sample.data))
+    stream = iter(data)
+    assert next(stream) == 100
+    origin._process.send_signal(signal.SIGSTOP)
+    timer = threading.Timer(2, lambda: origin._process.send_signal(signal.SIGCONT))
+    timer.start()
+    since = time.monotonic()
+    assert len(list(stream)) == 199 and time.monotonic() - since > 1
+    timer.join()
+
+
+def test_checkpoints_are_saved_and_loaded(serve, client):
+    bucket = origins.Bucket(serve, origins.new_name())
+    checkpoint = pickle.loads(pickle.dumps(Checkpoint(bucket.url("run"), client=client)))
+    state = {"weights": torch.randn(300, 300), "step": 100}
+    with checkpoint.writer("step-100.pt", metadata={"step": "100"}) as file:
+        torch.save(state, file)
+    assert client.stat(bucket.url("run/step-100.pt")).metadata == {"step": "100"}
+    with checkpoint.reader("step-100.pt") as file:
+        assert torch.equal(torch.load(file)["weights"], state["weights"])
+    checkpoint.save(state, "step-200.pt")
+    assert torch.equal(checkpoint.load("step-200.pt", map_location="cpu")["weights"], state["weights"])
+    with pytest.raises(KeyError), checkpoint.writer("step-300.pt") as file:
+        torch.save(state, file)
+        raise KeyError
+    with pytest.raises(flatout.NotFound):
+        checkpoint.load("step-300.pt")
+    assert [info.name for info in client.ls(bucket.url("run/"))] == ["step-100.pt", "step-200.pt"]
