@@ -184,7 +184,12 @@ impl<S: ObjectStore> Changes<S> {
         self.check_not_moving(to_parent)?;
         let from = (from_parent, self.names.name_in(from_parent, from_name)?);
         let to = (to_parent, self.new_name(to_parent, to_name)?);
-        let NameStatus::Present(kind, fact) = self.lookups.resolve(from.0, from.1)? else {
+        let status = self.lookups.resolve(from.0, from.1)?;
+        if !matches!(status, NameStatus::Present(FileKind::File, _)) {
+            // Before the new name is looked at: half of the objects may have it.
+            self.check_none_is_ending(from, to)?;
+        }
+        let NameStatus::Present(kind, fact) = status else {
             return Err(FsError::absent());
         };
         if from == to {
@@ -212,6 +217,23 @@ impl<S: ObjectStore> Changes<S> {
             (FileKind::File, _) => self.rename_file(from, to, fact, exclusive),
             (FileKind::Folder, _) => self.rename_folder(from, to, fact, there.is_some()),
         }
+    }
+
+    /// Refuses the rename of a folder as long as renames that another process has left are being ended.
+    fn check_none_is_ending(&self, from: (u64, &str), to: (u64, &str)) -> Result<(), FsError> {
+        if !self.names.config.rename_journal.as_ref().is_some_and(|journal| journal.is_ending_others()) {
+            return Ok(());
+        }
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        // What is known of them may be of the middle.
+        table.doubt(from.0, from.1, now_ms);
+        table.doubt(to.0, to.1, now_ms);
+        let cause = "renames that a killed mount has left are still being ended";
+        let FolderLocation::Prefix(above) = self.names.location_of(&table, from.0)? else {
+            return Err(FsError::of(libc::EBUSY));
+        };
+        Err(busy(&above, cause, "try again in a moment"))
     }
 
     /// Whether the old name is gone and the new one there, as after this rename. Its inode has the new name
@@ -319,10 +341,6 @@ impl<S: ObjectStore> Changes<S> {
             let key = format!("{}{}/", above.key(), to.1);
             (ino, source, above.with_key(key).ok_or_else(unlisted)?)
         };
-        if self.names.config.rename_journal.as_ref().is_some_and(|journal| journal.is_ending_others()) {
-            let cause = "renames that a killed mount has left are still being ended";
-            return Err(busy(&source, cause, "try again in a moment"));
-        }
         let _moving = Moving::begin(&self.names, ino);
         if self.names.table().is_written_below(ino) {
             return Err(busy(&source, "a file in it is being written", "close the file first"));

@@ -259,9 +259,12 @@ enum RetryAdvice {
 /// What S3, MinIO and OSS mean by a code, whatever status it came with; `None` where the status decides.
 fn retry_advice(code: &str) -> Option<RetryAdvice> {
     match code {
-        "InternalError" | "RequestTimeout" | "OperationAborted" | "ConditionalRequestConflict" => {
-            Some(RetryAdvice::Again)
-        }
+        // The last one of a body that came broken: another attempt may come whole.
+        "InternalError"
+        | "RequestTimeout"
+        | "OperationAborted"
+        | "ConditionalRequestConflict"
+        | "IncompleteBody" => Some(RetryAdvice::Again),
         "SlowDown"
         | "SlowDownRead"
         | "SlowDownWrite"

@@ -95,6 +95,7 @@ fn codes() {
         (429, "TotalQpsLimitExceeded", "later", Reason::Other),
         (400, "SomethingNew", "refused", Reason::Other),
         (400, "RequestTimeout", "again", Reason::Other),
+        (400, "IncompleteBody", "again", Reason::Other),
         (409, "OperationAborted", "again", Reason::Other),
         (500, "InternalError", "again", Reason::Other),
         (200, "InternalError", "again", Reason::Other),
