@@ -18,12 +18,25 @@ use crate::put_options::PutOptions;
 /// What comes before the bytes that are appended.
 pub enum Before {
     Nothing,
+    /// An empty object.
+    Empty(Option<String>),
     /// The origin copies it.
     Copied(Object),
-    /// A short object, which is sent again.
-    Sent(Buffer),
+    /// A short object, which is sent again; and its ETag.
+    Sent(Buffer, Option<String>),
     /// An object of OSS that takes appends.
     Grows(AppendPosition),
+}
+
+impl Before {
+    /// Of the version that is there.
+    pub fn etag(&self) -> Option<String> {
+        match self {
+            Before::Nothing | Before::Grows(_) => None,
+            Before::Empty(etag) | Before::Sent(_, etag) => etag.clone(),
+            Before::Copied(object) => object.etag.clone(),
+        }
+    }
 }
 
 /// Looks at the object, and adds to the options what it is stored with and that it must not have changed.
@@ -60,7 +73,7 @@ pub fn look(
     options.stored_as = std::mem::take(&mut options.stored_as).over(described);
     let object = Object { location: location.clone(), size, etag, modified_s: None };
     match size {
-        0 => Ok(Before::Nothing),
+        0 => Ok(Before::Empty(object.etag)),
         _ if size >= STREAM_ROOM_LEAST && object.etag.is_some() => Ok(Before::Copied(object)),
         _ if size >= STREAM_ROOM_LEAST => {
             let cause = "the origin states no ETag that names one version of it: nothing can be added to it";
@@ -72,7 +85,7 @@ pub fn look(
                 get = get.with_if_match(etag);
             }
             let (_, made) = client.run(py, engine, get, Destination::made(), None)?.or_raise(py)?;
-            Ok(Before::Sent(made.into_buffer().or_raise(py)?))
+            Ok(Before::Sent(made.into_buffer().or_raise(py)?, object.etag))
         }
     }
 }

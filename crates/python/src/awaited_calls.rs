@@ -24,8 +24,8 @@ pub type Settle = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 /// What is in flight.
 pub enum Work {
     Transfer(OwnedTransfer, SettleTransfer),
-    /// On a thread of the engine's; `None` once the call was cancelled.
-    Call(Option<BlockingCall>, Settle),
+    /// On a thread of the engine's.
+    Call(#[allow(dead_code, reason = "dropped, it is not begun any more")] BlockingCall, Settle),
     /// Of a file; `None` for bytes that were prefetched, which this call must not cancel.
     Read(Option<Reading>, Settle),
 }

@@ -129,7 +129,7 @@ impl Completions {
                 Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, PendingCall { work: Work::Call(Some(called), settle), progress: None, engine });
+        self.add(ticket, PendingCall { work: Work::Call(called, settle), progress: None, engine });
         Ok(ticket)
     }
 
@@ -265,10 +265,11 @@ impl Completions {
                 transfer.cancel_switch().cancel();
                 true
             }
-            Work::Call(called, _) => {
-                let called = called.take();
+            Work::Call(..) => {
+                let pending = calls.pending.remove(&ticket);
+                calls.cancelled.insert(ticket);
                 drop(calls);
-                drop(called);
+                drop(pending);
                 false
             }
             Work::Read(reading, _) => {

@@ -4,15 +4,15 @@
 mod awaited;
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{
-    AppendPosition, CancelSwitch, Error, ErrorKind, Put, Source, Stat, StreamUploader, UploadEnded,
+    AppendPosition, CancelSwitch, Dialect, Error, ErrorKind, Put, Source, Stat, StreamUploader, UploadEnded,
     upload_stream,
 };
 use flatout_wire::location::Location;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
@@ -49,6 +49,10 @@ pub struct Writer {
     written: AtomicU64,
     state: Arc<Mutex<State>>,
     cancel: Option<CancelSwitch>,
+    /// The thread that has the state locked with the interpreter's lock; 0 for none.
+    owner: AtomicI32,
+    /// Of an object of OSS that is continued: it has no condition of a write, so its ETag is looked at.
+    continues: Option<String>,
     process: u32,
 }
 
@@ -153,6 +157,37 @@ impl OpenUpload {
     }
 }
 
+/// The state, and who has it.
+struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    owner: &'a AtomicI32,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The number of this thread; no thread has 0.
+fn thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
 fn cut_off() -> Failure {
     Failure::new(ErrorKind::Cancelled, "write", "", "a write was interrupted: nothing is published")
 }
@@ -171,6 +206,16 @@ fn committed_before(state: &State) -> Option<Result<ObjectMeta, Failure>> {
     }
 }
 
+/// Refuses to replace another version than the one that was continued.
+fn check_unchanged(engine: &Engine, location: &Location, etag: Option<&str>) -> Result<(), Error> {
+    let found = engine.stat(location)?.version.etag;
+    if etag.is_none() || found.as_deref() == etag {
+        return Ok(());
+    }
+    let cause = "the object was replaced by another client: nothing was added to it";
+    Err(Error::new(ErrorKind::Changed, cause).during("upload", location))
+}
+
 /// Appends bytes to an object of OSS; the object as it is then.
 fn appended(
     engine: &Engine,
@@ -185,12 +230,23 @@ fn appended(
 }
 
 impl Writer {
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
         if self.process != std::process::id() {
             let cause = "this was opened in the process that forked this one, which goes on with it";
             return Err(Failure::usage("write", cause).with_hint("open it after the fork").raise(py));
         }
-        Ok(self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+        if self.is_mine() {
+            // A signal's handler, or a log that is written to this file.
+            return Err(PyRuntimeError::new_err(format!("reentrant call of the writer of {}", self.url)));
+        }
+        let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        self.owner.store(thread(), Ordering::Relaxed);
+        Ok(Locked { state, owner: &self.owner })
+    }
+
+    /// Whether a call of this thread is under way.
+    fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == thread()
     }
 
     /// The upload; an exception where it is over.
@@ -206,13 +262,13 @@ impl Writer {
     }
 
     /// Keeps bytes that are to be appended.
-    fn grow(&self, py: Python<'_>, kept: &mut Vec<u8>, buffer: &ReadableBuffer) -> PyResult<()> {
+    fn grow(&self, py: Python<'_>, kept: &mut Vec<u8>, buffer: &ReadableBuffer) -> Result<(), Failure> {
         let (at, bytes) = (kept.len(), buffer.len());
         if at + bytes > GROWS_MOST {
             let cause =
                 format!("at most {} MiB are appended to an object of OSS at a time", GROWS_MOST >> 20);
             let failure = Failure::new(ErrorKind::Unsupported, "write", &self.location, cause);
-            return Err(failure.with_hint("close the file, and open it again").raise(py));
+            return Err(failure.with_hint("close the file before, and open it again"));
         }
         kept.resize(at + bytes, 0);
         exit::copying(py, bytes, || buffer.copy_from(0, &mut kept[at..]));
@@ -305,10 +361,18 @@ impl Writer {
             true => appending::look(py, client.get(), &engine, &location, &mut options)?,
             false => Before::Nothing,
         };
-        let new = |state: State, options: PutOptions, begins_at: u64, cancel: Option<CancelSwitch>| {
-            let (state, written) = (Arc::new(Mutex::new(state)), AtomicU64::new(0));
-            let process = std::process::id();
-            Writer { url, location: location.clone(), options, begins_at, written, state, cancel, process }
+        let continues = before.etag().filter(|_| Dialect::of(&location) == Dialect::Oss);
+        let new = |state: State, options: PutOptions, begins_at: u64, cancel: Option<CancelSwitch>| Writer {
+            url,
+            location: location.clone(),
+            options,
+            begins_at,
+            written: AtomicU64::new(0),
+            state: Arc::new(Mutex::new(state)),
+            cancel,
+            owner: AtomicI32::new(0),
+            continues,
+            process: std::process::id(),
         };
         if let Before::Grows(position) = before {
             return Ok(new(State::Grows(Vec::new(), position, engine), options, position.at, None));
@@ -322,7 +386,7 @@ impl Writer {
         }
         let mut open = Writer::start(py, engine, put, uploader, progress)?;
         let cancel = open.transfer.cancel_switch();
-        if let Before::Sent(bytes) = &before {
+        if let Before::Sent(bytes, _) = &before {
             begins_at = bytes.as_slice().len() as u64;
             let taken = open.take(py, bytes.as_slice());
             if taken.is_err() {
@@ -340,7 +404,10 @@ impl Writer {
         let buffer = ReadableBuffer::named("data", data)?;
         let mut state = self.lock(py)?;
         if let State::Grows(bytes, ..) = &mut *state {
-            self.grow(py, bytes, &buffer)?;
+            if let Err(failure) = self.grow(py, bytes, &buffer) {
+                *state = State::Failed(failure.clone());
+                return Err(failure.raise(py));
+            }
             return Ok(buffer.len());
         }
         match self.open(py, &mut state)?.take(py, &buffer) {
@@ -362,11 +429,17 @@ impl Writer {
         let buffer = ReadableBuffer::named("data", data)?;
         let mut state = self.lock(py)?;
         if let State::Grows(bytes, ..) = &mut *state {
-            self.grow(py, bytes, &buffer)?;
+            if let Err(failure) = self.grow(py, bytes, &buffer) {
+                *state = State::Failed(failure.clone());
+                return Err(failure.raise(py));
+            }
             return Ok(buffer.len());
         }
         let open = self.open(py, &mut state)?;
-        let mut taken = at.min(buffer.len());
+        if at > buffer.len() {
+            return Err(PyValueError::new_err("the buffer has become shorter"));
+        }
+        let mut taken = at;
         while taken < buffer.len() {
             let filled = match open.has_room() {
                 Ok(false) => break,
@@ -388,10 +461,23 @@ impl Writer {
         let done = match mem::replace(&mut *state, State::Failed(unknown_end())) {
             State::Open(open) => {
                 let OpenUpload { uploader, transfer, progress, engine } = *open;
-                uploader.finish();
+                let (called, location, etag) =
+                    (engine.clone(), self.location.clone(), self.continues.clone());
+                let checked = match &self.continues {
+                    None => Ok(Ok(())),
+                    Some(_) => waiting::call(py, &engine, move || {
+                        Ok(check_unchanged(&called, &location, etag.as_deref()).map_err(Failure::from))
+                    }),
+                };
+                if let Ok(Ok(())) = checked {
+                    uploader.finish();
+                } else {
+                    drop(uploader);
+                }
                 let finished = waiting::finish(py, &engine, transfer);
                 progress.end(py);
-                finished?.0.map(|report| made(&self.url, &self.location, &self.options, report))
+                let finished = finished?.0;
+                checked?.and(finished).map(|report| made(&self.url, &self.location, &self.options, report))
             }
             State::Grows(bytes, position, engine) => {
                 let (called, location) = (engine.clone(), self.location.clone());
@@ -412,13 +498,17 @@ impl Writer {
 
     /// Has the upload end soon, without waiting for that.
     fn cancel(&self) {
-        if let Some(cancel) = &self.cancel {
+        if self.process == std::process::id()
+            && let Some(cancel) = &self.cancel
+        {
             cancel.cancel();
         }
     }
 
     /// Ends the upload without an object. Does nothing once it is over.
     pub fn abort(&self, py: Python<'_>) {
+        // A write or a commit that waits ends by it, also one of this thread below us.
+        self.cancel();
         // In a forked child it is the parent's.
         if let Ok(mut state) = self.lock(py)
             && matches!(&*state, State::Open(_) | State::Grows(..))

@@ -116,6 +116,40 @@ def test_a_transaction_publishes_all_or_nothing(bucket):
     assert fs.exists(name("after"))
 
 
+def test_what_a_block_of_a_transaction_gave_up_is_not_published(served):
+    fs, name = served.fs(), lambda key: f"{served.name}/{key}"
+    fs.pipe_file(name("log"), b"1")
+    with fs.transaction:
+        for mode in ("wb", "w"):
+            with pytest.raises(KeyError), fs.open(name(mode), mode) as file:
+                file.write(b"half" if mode == "wb" else "half")
+                raise KeyError
+        with fs.open(name("whole"), "w") as file:
+            file.write("whole")
+        with pytest.raises(flatout.Unsupported, match="cannot add"):
+            fs.open(name("log"), "ab")
+    assert fs.find(served.name) == [name("log"), name("whole")]
+    with pytest.raises(flatout.NotFound), fs.transaction:
+        with fs.open("no-such-bucket-here/key", "wb") as file:
+            file.write(b"1")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "bz2", "infer"])
+def test_what_is_compressed_is_published_with_its_file(bucket, compression):
+    """It was dropped unclosed below the compressor, and nothing came of it."""
+    fs, path = bucket.fs(), f"{bucket.name}/text.gz"
+    for mode, data in (("wb", b"data"), ("wt", "data"), ("w", "data")):
+        with fs.open(path, mode, compression=compression) as file:
+            file.write(data)
+        with fs.open(path, "rb", compression=compression) as file:
+            assert file.read() == b"data"
+        fs.rm(path)
+        with pytest.raises(KeyError), fs.open(path, mode, compression=compression) as file:
+            file.write(data)
+            raise KeyError
+        assert not fs.exists(path)
+
+
 def test_local_trees_go_up_and_come_back(bucket, tmp_path):
     fs = bucket.fs()
     for number in range(50):
@@ -159,6 +193,10 @@ def test_trees_are_copied_moved_and_deleted(bucket):
             verb(name("nothing"))
     with pytest.raises(FileNotFoundError):
         fs.copy(name("nothing"), name("x"))
+    fs.pipe({name("g/a"): b"1", name("h/a"): b"2"})
+    with pytest.raises(flatout.UsageError, match="one name"):
+        fs.mv([name("g/a"), name("h/a")], name("i/"))
+    assert fs.find(name("g")) and fs.find(name("h"))
 
 
 def test_a_move_deletes_only_what_was_copied(served):

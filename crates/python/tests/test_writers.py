@@ -184,9 +184,10 @@ def test_an_object_is_continued(request, bucket_of, content, origin, before):
             assert origin.s3.head_object(Bucket=bucket.name, Key="log")["CacheControl"] == "no-store"
 
 
-def test_an_object_that_was_replaced_is_not_continued(client, bucket, content):
-    for size in (None, 5, 9 * MIB):
-        url = bucket.url(f"log-{size}")
+@BOTH
+def test_an_object_that_was_replaced_is_not_continued(client, bucket, content, scheme):
+    for size in (None, 0, 5, 9 * MIB):
+        url = bucket.url(f"log-{size}", scheme)
         if size is not None:
             client.write(url, content(size))
         file = client.open(url, "ab")
@@ -202,12 +203,16 @@ def test_an_object_that_was_replaced_is_not_continued(client, bucket, content):
 def test_an_appendable_object_of_oss_grows(client, bucket):
     url = bucket.url("log", "oss")
     append(bucket, "log", 0, b"one ")
+    file = client.open(url, "ab")
+    file.write(b"no")
+    # Every later call raises it, too: nothing is added in part.
+    for call in (lambda: file.write(bytes(64 * MIB)), lambda: file.write(b"1"), file.close):
+        with pytest.raises(flatout.Unsupported, match="64 MiB are appended"):
+            call()
+    assert client.read(url) == b"one "
     with client.open(url, "ab") as file:
         assert file.tell() == 4
         file.write(b"two ")
-        with pytest.raises(flatout.Unsupported, match="64 MiB are appended"):
-            file.write(bytes(64 * MIB))
-        assert client.read(url) == b"one "
     assert file.info.size == 8 and client.read(url) == b"one two "
     with pytest.raises(KeyError), client.open(url, "ab") as file:
         file.write(b"no")
@@ -329,6 +334,54 @@ def test_ctrl_c_ends_a_write_that_waits(python, started, bucket_of):
     assert uploads(origin, url) == []
 
 
+def test_a_signal_s_handler_may_abort_the_write_that_waits(python, started, bucket_of):
+    origin = started("--total", "1MiB/s")
+    url = bucket_of(origin).url("key")
+    said = python(
+        """if True:
+        import flatout, os, signal, sys, threading
+        client = flatout.Client(endpoint_url=sys.argv[1], memory="64MiB")
+        file = client.open(sys.argv[2], "wb")
+        def handle(*_):
+            try:
+                file.write(b"1")
+            except RuntimeError as error:
+                print("reentrant call" in str(error), flush=True)
+            file.abort()
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, handle)
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+        file.write(bytes(256 << 20))
+        """,
+        origin.url,
+        url,
+    )
+    assert said == "True\n"
+    with flatout.Client(**origin.settings) as client:
+        assert not client.exists(url) and uploads(origin, url) == []
+
+
+def test_another_thread_ends_a_write_that_waits(started, bucket_of):
+    origin = started("--total", "1MiB/s")
+    with flatout.Client(memory="64MiB", **origin.settings) as client:
+        file = client.open(bucket_of(origin).url("key"), "wb")
+        threading.Timer(0.3, file.abort).start()
+        since = time.monotonic()
+        with pytest.raises((flatout.FlatoutError, ValueError)):
+            file.write(bytes(256 * MIB))
+        assert time.monotonic() - since < 10
+
+
+def test_text_that_cannot_be_written_out_publishes_nothing(client, bucket):
+    url = bucket.put("key", b"before")
+    file = client.open(url, "w", encoding="ascii")
+    file.write("text")
+    file.buffer.write = lambda data: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        file.close()
+    assert file.closed and client.read(url) == b"before"
+
+
 @pytest.mark.parametrize("mode", ["wb", "w"])
 def test_the_interpreter_s_end_publishes_nothing(python, serve, bucket_of, mode):
     url = bucket_of(serve).url("key")
@@ -442,6 +495,42 @@ def test_asyncio_writes_files(client, bucket, content):
             del file
             gc.collect()
         assert not await writer.exists(bucket.url("no"))
+
+    asyncio.run(main())
+
+
+def test_many_tasks_write_at_once(client, bucket):
+    """Waits for memory held all threads, and commits, which give it back, waited behind them."""
+
+    async def main():
+        with flatout.Client(memory="64MiB", **bucket.origin.settings) as small:
+            writer = flatout.AsyncClient(small)
+
+            async def one(number):
+                async with await writer.open(bucket.url(f"{number}"), "wb") as file:
+                    await file.write(b"%d" % number)
+
+            await asyncio.wait_for(asyncio.gather(*map(one, range(300))), 100)
+
+    asyncio.run(main())
+    assert client.read(bucket.url("299")) == b"299" and len(client.ls(bucket.url(""))) == 300
+
+
+def test_tasks_do_not_write_between_each_other(started, bucket_of):
+    origin = started("--total", "4MiB/s")
+
+    async def main():
+        with flatout.Client(memory="64MiB", **origin.settings) as client:
+            file = await flatout.AsyncClient(client).open(bucket_of(origin).url("key"), "wb")
+            data = bytearray(256 * MIB)
+            task = asyncio.ensure_future(file.write(data))
+            await asyncio.sleep(0.2)
+            with pytest.raises(RuntimeError, match="another task writes"):
+                await file.write(b"1")
+            with pytest.raises(BufferError):
+                data.clear()
+            task.cancel()
+            await asyncio.wait([task])
 
     asyncio.run(main())
 

@@ -255,7 +255,7 @@ def test_progress_is_told_of_an_upload(bucket, started, bucket_of, content):
 
 def test_a_bad_day_is_survived(started, bucket_of, content):
     origin = started(
-        "--put-reset", "20%", "--put-error", "20%:503", "--put-lost", "15%", "--put-flip", "10%", "--put-hidden-error", "30%:InternalError", "--seed", "3"
+        "--put-reset", "20%", "--put-error", "20%:503", "--put-lost", "15%", "--put-hidden-error", "30%:InternalError", "--seed", "3"
     )
     bucket = bucket_of(origin)
     with flatout.Client(part_size="5MiB", **origin.settings) as client:
@@ -316,6 +316,24 @@ def test_a_task_that_is_cancelled_gives_its_buffer_back(started, bucket_of):
             assert not client.exists(bucket.url("key"))
 
     asyncio.run(main())
+
+
+def test_deletions_that_are_cancelled_end(started, bucket_of):
+    origin = started("--latency", "100ms")
+    bucket = bucket_of(origin)
+    client = flatout.Client(**origin.settings)
+    urls = [bucket.url(f"{number}") for number in range(60_000)]
+
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(flatout.AsyncClient(client).delete_many(urls), 0.3)
+        await asyncio.sleep(1)
+        asked = len(origin.requests())
+        await asyncio.sleep(1)
+        assert len(origin.requests()) == asked < 60
+
+    asyncio.run(main())
+    client.close()
 
 
 def test_ctrl_c_gives_the_buffer_back(python, started, bucket_of):

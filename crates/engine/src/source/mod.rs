@@ -34,7 +34,7 @@ pub enum Source {
 /// A source that has been opened.
 pub(crate) enum OpenSource {
     File(FileSource),
-    Memory(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    Memory { memory: Arc<dyn AsRef<[u8]> + Send + Sync>, bytes: u64 },
     Stream(Arc<UploadRing>),
     Synthetic { block: Vec<u8>, bytes: u64 },
 }
@@ -45,7 +45,10 @@ impl OpenSource {
     pub(crate) fn open(source: Source) -> Result<OpenSource, Error> {
         Ok(match source {
             Source::File(path) => OpenSource::File(FileSource::open(path)?),
-            Source::Memory(memory) => OpenSource::Memory(memory),
+            Source::Memory(memory) => {
+                let bytes = (*memory).as_ref().len() as u64;
+                OpenSource::Memory { memory, bytes }
+            }
             Source::Stream(stream) => OpenSource::Stream(stream.into_ring()),
             Source::Synthetic(bytes) => OpenSource::Synthetic { block: pattern(), bytes },
         })
@@ -55,7 +58,8 @@ impl OpenSource {
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
             OpenSource::File(file) => Some(file.bytes()),
-            OpenSource::Memory(memory) => Some((**memory).as_ref().len() as u64),
+            // Not asked of the memory, which may be lent no more.
+            OpenSource::Memory { bytes, .. } => Some(*bytes),
             OpenSource::Stream(_) => None,
             OpenSource::Synthetic { bytes, .. } => Some(*bytes),
         }
@@ -65,7 +69,7 @@ impl OpenSource {
     pub(crate) fn body(&self, range: &Range<u64>) -> OutgoingBody<'_> {
         match self {
             OpenSource::File(file) => OutgoingBody::File { file: file.content(), range: range.clone() },
-            OpenSource::Memory(memory) => {
+            OpenSource::Memory { memory, .. } => {
                 OutgoingBody::Bytes(&(**memory).as_ref()[range.start as usize..range.end as usize])
             }
             OpenSource::Synthetic { block, .. } => OutgoingBody::Repeated { block, range: range.clone() },
@@ -77,7 +81,7 @@ impl OpenSource {
     pub(crate) fn is_in_memory(&self, range: &Range<u64>) -> bool {
         match self {
             OpenSource::File(file) => file.is_cached(range),
-            OpenSource::Memory(_) | OpenSource::Stream(_) | OpenSource::Synthetic { .. } => true,
+            OpenSource::Memory { .. } | OpenSource::Stream(_) | OpenSource::Synthetic { .. } => true,
         }
     }
 
@@ -88,7 +92,7 @@ impl OpenSource {
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         match self {
             OpenSource::File(file) => file.check_unchanged(),
-            OpenSource::Memory(_) | OpenSource::Stream(_) | OpenSource::Synthetic { .. } => Ok(()),
+            OpenSource::Memory { .. } | OpenSource::Stream(_) | OpenSource::Synthetic { .. } => Ok(()),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::shard::Shard;
 use crate::source::body::OutgoingBody;
 use crate::source::checksum;
 use crate::source::cursor::SendingChecksum;
+use crate::transfer::guard::TransferGuard;
 use crate::transfer::upload::{PartsUpload, Upload};
 
 pub(super) const NOT_STATED: &str = "not stated by the origin";
@@ -91,8 +92,10 @@ pub(super) async fn hashed_aside(
 ) -> Result<Option<BodyChecksum>, Error> {
     let Some(form) = form else { return Ok(None) };
     let (tell, told) = tokio::sync::oneshot::channel();
-    let (owner, part) = (upload.clone(), range.clone());
+    // The source may be lent until the upload has ended.
+    let (owner, part) = (TransferGuard::join(upload), range.clone());
     shard.shared.hashing.run(move || {
+        let Some(owner) = owner.filter(|owner| !owner.transfer.is_stopped()) else { return };
         let mut scratch = vec![0; RECEIVE_BYTES];
         let sum = checksum(&owner.source.body(&part), form, &mut scratch);
         // The upload may have been stopped meanwhile.

@@ -29,6 +29,7 @@ class AsyncWriter:
         self._client, self._writer = client, writer
         self._info: _native.Info | None = None
         self._closed = False
+        self._is_writing = False
 
     @property
     def name(self) -> str:
@@ -53,17 +54,24 @@ class AsyncWriter:
     async def write(self, data: _Exporter, /) -> int:
         """Takes all bytes of ``data``, and returns how many. They are copied piece by piece, where there is room for them."""
         self._check()
-        with memoryview(data) as view:
-            size = view.nbytes
-        at = self._writer.write_some(data, 0)
+        if self._is_writing:
+            raise RuntimeError("another task writes to this file")
+        self._is_writing = True
         try:
-            while at < size:
-                await self._client._run(_native.begin_room, self._writer)
-                at += self._writer.write_some(data, at)
-        except _asyncio.CancelledError:
-            # Whether bytes were taken is not known to the caller, who must not go on behind them.
+            # As long as it is looked at it keeps its length.
+            with memoryview(data) as view:
+                at, size = 0, view.nbytes
+                while at < size:
+                    if taken := self._writer.write_some(view, at):
+                        at += taken
+                    else:
+                        await self._client._run(_native.begin_room, self._writer)
+        except BaseException:
+            # How much was taken is not known to the caller, who must not go on behind it.
             await self.abort()
             raise
+        finally:
+            self._is_writing = False
         return size
 
     async def aclose(self) -> None:

@@ -4,7 +4,7 @@ import threading as _threading
 from collections import deque as _deque
 from queue import SimpleQueue as _SimpleQueue
 
-__all__ = ["at_once"]
+__all__ = ["at_once", "to_the_end"]
 
 #: How many listings or objects are asked for at a time where the engine has no call for all of them.
 _AT_A_TIME = 16
@@ -42,4 +42,40 @@ def at_once(call, many) -> list:
                 raise error
     finally:
         left.clear()
+    return results
+
+
+def to_the_end(call, many, stop=lambda: None) -> list:
+    """As :func:`at_once`, and returns or raises only when every call has ended: they look at what is the caller's, and what they
+    make is seen. Once one has failed no further call begins, and ``stop`` has those that run end soon."""
+    many = list(many)
+    results: list = [None] * len(many)
+    left, failed = _deque(enumerate(many)), []
+
+    def work():
+        while not failed:
+            try:
+                index, each = left.popleft()
+            except IndexError:
+                return
+            try:
+                results[index] = call(each)
+            except BaseException as error:
+                failed.append(error)
+                stop()
+
+    threads = [_threading.Thread(target=work, name="flatout-to-the-end", daemon=True) for _ in many[:_AT_A_TIME]]
+    [thread.start() for thread in threads]
+    try:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.05)
+    except BaseException as error:
+        failed.append(error)
+        stop()
+        for thread in threads:
+            thread.join()
+        raise
+    if failed:
+        raise failed[0]
     return results

@@ -7,6 +7,7 @@ from functools import wraps as _wraps
 
 from . import _native
 from ._at_once import at_once as _at_once
+from ._at_once import to_the_end as _to_the_end
 from ._native import Progress
 from ._telling import EVERY_S as _EVERY_S
 from ._telling import Telling
@@ -105,6 +106,10 @@ class Blocking:
 
     async def together(self, call, many):
         return _at_once(lambda each: now(call(each)), many)
+
+    async def write_together(self, call, many):
+        """As `together`, of calls that write: none goes on behind the caller's back."""
+        return _to_the_end(lambda each: now(call(each)), many)
 
     async def of(self, fs, verb, *args, **named):
         """A verb of a file system's, for callers of this kind."""
@@ -223,6 +228,8 @@ class Awaiting:
 
         await _all((lambda index=index: one(index) for index in range(len(many))), min(_AT_A_TIME, len(many)))
         return results
+
+    write_together = together
 
     async def of(self, fs, verb, *args, **named):
         """A verb of a file system's, for callers of this kind."""

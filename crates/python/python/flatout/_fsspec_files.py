@@ -3,6 +3,7 @@ are awaited."""
 
 import sys as _sys
 import tempfile as _tempfile
+from contextlib import suppress as _suppress
 
 from fsspec.core import OpenFile as _OpenFile
 
@@ -187,20 +188,80 @@ class Uncommitted(_tempfile.SpooledTemporaryFile):
             self.discard()
 
     def commit(self):
-        """Makes it an object."""
-        self.flush()
+        """Makes it an object, unless its block has raised."""
+        if self._file.closed:
+            return
         try:
+            self.flush()
             if self._rolled:
                 self.fs.client.upload(f"/proc/self/fd/{self.fileno()}", self._url, **self._stored)
             else:
-                self.fs.client.write(self._url, self._file.getbuffer(), **self._stored)
+                with self._file.getbuffer() as view:
+                    self.fs.client.write(self._url, view, **self._stored)
         finally:
             self.discard()
         self.fs.invalidate_cache(self.path)
 
+    def abort(self):
+        """The same as :meth:`discard`."""
+        self.discard()
+
+    @property
+    def info(self):
+        """None: the object is not there yet."""
+        return None
+
     def discard(self):
         """Nothing is published."""
         super().close()
+
+
+class Compressed:
+    """What is written is compressed on its way to a writer, which is closed with it."""
+
+    def __init__(self, inner, writer):
+        self._inner, self._writer = inner, writer
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    @property
+    def info(self):
+        """The object, once it is there."""
+        return self._writer.info
+
+    @property
+    def closed(self):
+        return self._writer.closed
+
+    def write(self, data):
+        """Takes all bytes of ``data``."""
+        return self._inner.write(data)
+
+    def abort(self):
+        """Ends the upload; nothing is published."""
+        self._writer.abort()
+        with _suppress(Exception):
+            self._inner.close()
+
+    def close(self):
+        """Publishes the object."""
+        if self.closed:
+            return
+        try:
+            self._inner.close()
+        except BaseException:
+            self._writer.abort()
+            raise
+        self._writer.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None:
+            self.abort()
+        self.close()
 
 
 class FlatoutWriteStream:

@@ -16,7 +16,7 @@ from fsspec.utils import stringify_path as _stringify_path
 from . import _entries, _tree
 from ._calls import faces as _faces
 from ._fsspec_bytes import Bytes
-from .errors import FlatoutError, NotFound, Unsupported
+from .errors import FlatoutError, NotFound, Unsupported, UsageError
 
 __all__ = ["Writes"]
 
@@ -100,7 +100,7 @@ class Writes(Bytes):
         async def one(item):
             await calls.of(self, "pipe_file", *item, **kwargs)
 
-        await calls.together(one, many)
+        await calls.write_together(one, many)
 
     pipe, _pipe = _faces(pipe)
 
@@ -238,7 +238,7 @@ class Writes(Bytes):
             except FlatoutError as error:
                 return error
 
-        done = await calls.together(one, pairs)
+        done = await calls.write_together(one, pairs)
         gone = FileNotFoundError if on_error == "ignore" else ()
         _raise_first([each for each in done if not isinstance(each, gone)])
 
@@ -273,7 +273,11 @@ class Writes(Bytes):
         pairs = await self._pairs(calls, path1, path2, recursive, maxdepth)
         if not pairs and not recursive:
             raise _tree.missing(self.scheme, self._strip_protocol(path1) if isinstance(path1, str) else "")
+        if len({target for _, target in pairs}) < len(pairs):
+            cause = "several of these would have one name there"
+            raise UsageError(kind="usage", doing="move", object=str(path2), cause=cause, hint="move them one by one")
         stored = options(kwargs)
+
         async def copy(pair):
             source, target = (self._object_url("move", path) for path in pair)
             try:
@@ -288,12 +292,12 @@ class Writes(Bytes):
             except FlatoutError as error:
                 return error
 
-        done = await calls.together(copy, pairs)
+        done = await calls.write_together(copy, pairs)
         for pair in pairs:
             for path in pair:
                 self.invalidate_cache(path)
         _raise_first(done)
-        _raise_first(await calls.together(delete, done))
+        _raise_first(await calls.write_together(delete, done))
 
     mv, _mv = _faces(mv)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._at_once import at_once
+from ._at_once import to_the_end
 from ._frameworks import _ML_DTYPES, _NUMPY, _TORCH, RawTensor
 from ._models import INDEX
 from ._writer import RemoteWriter
@@ -154,14 +154,17 @@ def write_file(
     metadata: Mapping[str, str] | None,
     progress: _native.Progress | _native.Watched | bool | None,
     options: Mapping[str, Any],
+    running: list[RemoteWriter] | None = None,
 ) -> _native.Info:
-    """A file of these tensors, which is there when it is whole."""
+    """A file of these tensors, which is there when it is whole. It is among ``running`` while it is written."""
     told = [(each.name, each.dtype, each.shape, each.nbytes) for each in saved]
     try:
         header, order = _native.safetensors_head(told, None if metadata is None else dict(metadata))
     except ValueError as wrong:
         raise _refused(url, str(wrong)) from None
     with RemoteWriter(_native.Writer(client, url, dict(options), False, progress)) as writer:
+        if running is not None:
+            running.append(writer)
         writer.write(header)
         for index in order:
             writer.write(saved[index].data())
@@ -200,7 +203,12 @@ def write_model(
     names = [f"model-{number:05}-of-{len(files):05}.safetensors" for number in range(1, len(files) + 1)]
     if len(files) == 1:
         names = ["model.safetensors"]
-    at_once(lambda at: write_file(client, folder + names[at], files[at], said, None, options), range(len(files)))
+    running: list[RemoteWriter] = []
+
+    def one(at: int) -> None:
+        write_file(client, folder + names[at], files[at], said, None, options, running)
+
+    to_the_end(one, range(len(files)), stop=lambda: [writer.cancel() for writer in list(running)])
     urls = [folder + name for name in names]
     # One that an earlier model has left would name its files.
     if len(files) > 1 or client.exists(folder + INDEX):
@@ -208,7 +216,9 @@ def write_model(
             "metadata": {"total_size": sum(each.nbytes for each in saved)},
             "weight_map": {each.name: name for name, file in zip(names, files) for each in file},
         }
-        client.write(folder + INDEX, json.dumps(index, indent=2).encode())
+        # It replaces what an earlier model has left, and is of a type of its own.
+        left = {name: value for name, value in options.items() if name not in ("overwrite", "if_match", "content_type")}
+        client.write(folder + INDEX, json.dumps(index, indent=2).encode(), **left)
         urls.append(folder + INDEX)
     return urls
 

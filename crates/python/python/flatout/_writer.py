@@ -81,6 +81,10 @@ class RemoteWriter(_io.RawIOBase):
             self._writer.abort()
             self._end()
 
+    def cancel(self) -> None:
+        """Has a call of another thread that waits end soon, and every later one fail."""
+        self._writer.cancel()
+
     def close(self) -> None:
         """Publishes the object. Returns once the origin has it."""
         if self.closed:
@@ -134,6 +138,16 @@ class TextWriter(_io.TextIOWrapper):
         """Ends the upload; nothing is published. Does nothing once the file is closed."""
         self.buffer.abort()
 
+    def close(self) -> None:
+        """Publishes the object, unless what is left of the text cannot be written."""
+        if not self.closed:
+            try:
+                self.flush()
+            except BaseException:
+                self.abort()
+                raise
+        super().close()
+
     @property
     def info(self) -> _native.Info | None:
         """The object as the origin described it, once it is there."""
@@ -146,5 +160,7 @@ class TextWriter(_io.TextIOWrapper):
 
 def abort_all() -> None:
     """Ends uploads that nobody has closed, when the interpreter ends."""
+    for writer in list(_open):
+        writer.cancel()
     for writer in list(_open):
         writer.abort()

@@ -7,6 +7,7 @@ from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from . import _native, _tree
 from ._at_once import at_once as _at_once
+from ._at_once import to_the_end as _to_the_end
 from ._calls import Blocking as _Blocking
 from ._calls import now as _now
 from ._told import ToldFile
@@ -186,11 +187,13 @@ class FlatoutHandler(FileSystemHandler):
 
     def _move_folder(self, source, target):
         found = [info for page in self.client.ls_pages(f"{source}/", recursive=True) for info in page]
+        if not found:
+            raise _tree.missing(self.scheme, source.partition("://")[2])
 
         def copy(info):
             return info, self.client._copy(info.url, target + info.url[len(source) :], None, None, {})[1]
 
-        for info, etag in _at_once(copy, found):
+        for info, etag in _to_the_end(copy, found):
             self.client.delete(info.url, if_match=etag)
 
     def delete_file(self, path):

@@ -16,17 +16,19 @@ import weakref as _weakref
 from hashlib import sha256 as _sha256
 
 from fsspec.asyn import get_loop as _get_loop
+from fsspec.compression import compr as _compressions
+from fsspec.core import get_compression as _get_compression
 from fsspec.registry import known_implementations as _known
 from fsspec.registry import register_implementation as _register_implementation
 from fsspec.registry import registry as _loaded
 
 from . import _storage_options, _tree
 from ._calls import Awaiting
-from ._fsspec_files import FlatoutFile, FlatoutStream, FlatoutWriter, FlatoutWriteStream, Uncommitted
+from ._fsspec_files import Compressed, FlatoutFile, FlatoutStream, FlatoutWriter, FlatoutWriteStream, Uncommitted
 from ._fsspec_writes import Writes, options
 from ._writer import TextWriter
 from .client import Client, default_client
-from .errors import UsageError
+from .errors import Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -179,18 +181,23 @@ class FlatoutFileSystem(Writes):
         if mode == "rb":
             return FlatoutFile(self, path, block_size, version_id)
         stored = options({name: value for name, value in kwargs.items() if name != "mode"})
-        if not autocommit and mode != "ab":
+        if not autocommit:
+            if mode == "ab":
+                cause, hint = "a transaction cannot add to an object", "open it outside of the transaction"
+                raise Unsupported(kind="unsupported", doing="open", object=self._url(path), cause=cause, hint=hint)
             return Uncommitted(self, path, mode, stored)
         return FlatoutWriter(self, path, mode, stored)
 
     def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **kwargs):
         """As fsspec's. Text that is written publishes nothing where its ``with`` block raises."""
-        is_text = "b" not in mode and mode.replace("t", "") in ("w", "x", "a")
-        if not is_text or compression is not None or self._intrans:
+        if not any(letter in mode for letter in "wxa"):
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = [kwargs.pop(name, None) for name in ("encoding", "errors", "newline")]
-        file = super().open(path, mode.replace("t", "") + "b", block_size, cache_options, None, **kwargs)
-        return TextWriter(file, text[0] or "utf-8", *text[1:])
+        file = super().open(path, mode.replace("t", "").replace("b", "") + "b", block_size, cache_options, None, **kwargs)
+        if compression is not None:
+            named = _get_compression(self._strip_protocol(path), compression)
+            file = Compressed(_compressions[named](file, mode=mode[0]), file) if named is not None else file
+        return file if "b" in mode else TextWriter(file, text[0] or "utf-8", *text[1:])
 
     async def open_async(self, path, mode="rb", version_id=None, **kwargs):
         """A :class:`FlatoutStream`, of which reads are awaited, or to write a :class:`FlatoutWriteStream`."""

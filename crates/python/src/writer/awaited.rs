@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::{OpenUpload, State, Writer, appended, committed_before, cut_off, unknown_end};
+use super::{OpenUpload, State, Writer, appended, check_unchanged, committed_before, cut_off, unknown_end};
 use crate::call_progress::CallProgress;
 use crate::errors::Failure;
 use crate::object_meta::ObjectMeta;
@@ -18,6 +18,7 @@ pub struct AwaitedWriter {
     url: String,
     location: flatout_wire::location::Location,
     options: PutOptions,
+    continues: Option<String>,
 }
 
 impl Writer {
@@ -27,9 +28,9 @@ impl Writer {
     /// The writer is of the process that forked this one.
     pub fn awaited(&self, py: Python<'_>) -> PyResult<AwaitedWriter> {
         drop(self.lock(py)?);
-        let Writer { url, location, options, state, .. } = self;
+        let Writer { url, location, options, state, continues, .. } = self;
         let (url, location, options) = (url.clone(), location.clone(), options.clone());
-        Ok(AwaitedWriter { state: state.clone(), url, location, options })
+        Ok(AwaitedWriter { state: state.clone(), url, location, options, continues: continues.clone() })
     }
 }
 
@@ -38,14 +39,12 @@ impl AwaitedWriter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for a byte, or the upload has ended.
+    /// Waits for a tenth of a second at most until there is room for a byte, or the upload has ended: commits
+    /// of other writers, which give memory back, wait for threads behind those that wait for rooms.
     pub fn wait_for_room(&self) {
-        // The lock is given back now and then: the upload may be aborted.
-        let waits = || match &mut *self.lock() {
-            State::Open(open) => !OpenUpload::wait_for_room(&mut open.uploader),
-            _ => false,
-        };
-        while waits() {}
+        if let State::Open(open) = &mut *self.lock() {
+            OpenUpload::wait_for_room(&mut open.uploader);
+        }
     }
 
     /// Publishes the object. What the call's progress is shown by is ended by the caller.
@@ -53,9 +52,15 @@ impl AwaitedWriter {
         let mut state = self.lock();
         match mem::replace(&mut *state, State::Failed(unknown_end())) {
             State::Open(open) => {
-                let OpenUpload { uploader, transfer, progress, engine: _engine } = *open;
-                uploader.finish();
+                let OpenUpload { uploader, transfer, progress, engine } = *open;
+                let etag = self.continues.as_deref();
+                let checked = etag.map_or(Ok(()), |_| check_unchanged(&engine, &self.location, etag));
+                match &checked {
+                    Ok(()) => uploader.finish(),
+                    Err(_) => drop(uploader),
+                }
                 let done = transfer.wait().0;
+                let done = checked.map_err(Failure::from).and(done);
                 let done = done.map(|report| made(&self.url, &self.location, &self.options, report));
                 (Writer::settle(&mut state, done), Some(progress))
             }

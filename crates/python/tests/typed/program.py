@@ -142,6 +142,7 @@ def of_a_writer(file: flatout.RemoteWriter) -> None:
     count: int = file.write(b"1") + file.tell()
     info: flatout.Info | None = file.info
     print(count, info, file.name, file.mode, file.writable())
+    file.cancel()
     file.abort()
     file.close()
     if file.closed:
