@@ -389,11 +389,13 @@ impl Writer {
         if let Before::Sent(bytes, _) = &before {
             begins_at = bytes.as_slice().len() as u64;
             let taken = open.take(py, bytes.as_slice());
-            if taken.is_err() {
-                return Err(match taken {
-                    Err(Stopped::Raised(error)) => error,
-                    _ => Writer::failed(py, open).0,
-                });
+            match taken {
+                Ok(()) => {}
+                Err(Stopped::Ended) => return Err(Writer::failed(py, open).0),
+                Err(Stopped::Raised(error)) => {
+                    Writer::end_with(py, &mut State::Open(Box::new(open)), State::Aborted);
+                    return Err(error);
+                }
             }
         }
         Ok(new(State::Open(Box::new(open)), options, begins_at, Some(cancel)))

@@ -399,6 +399,24 @@ def test_the_interpreter_s_end_publishes_nothing(python, serve, bucket_of, mode)
         assert not client.exists(url) and uploads(serve, url) == []
 
 
+def test_a_loop_that_has_ended_leaves_no_upload(python, serve, bucket_of):
+    url = bucket_of(serve).url("key")
+    python(
+        """if True:
+        import asyncio, flatout, sys
+        async def main():
+            global file
+            file = await flatout.AsyncClient(endpoint_url=sys.argv[1]).open(sys.argv[2], "wb")
+            await file.write(bytes(40 << 20))
+        asyncio.run(main())
+        """,
+        serve.url,
+        url,
+    )
+    with flatout.Client(**serve.settings) as client:
+        assert not client.exists(url) and uploads(serve, url) == []
+
+
 def test_a_fork_leaves_the_writer_to_its_parent(python, serve, bucket_of):
     url = bucket_of(serve).url("key")
     said = python(

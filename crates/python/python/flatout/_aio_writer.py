@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from . import _native
+from ._writer import track
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer as _Exporter
@@ -26,7 +27,7 @@ class AsyncWriter:
     """
 
     def __init__(self, client: AsyncClient, writer: _native.Writer) -> None:
-        self._client, self._writer = client, writer
+        self._client, self._writer = client, track(writer)
         self._info: _native.Info | None = None
         self._closed = False
         self._is_writing = False

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["RemoteWriter"]
 
 # Those that are open when the interpreter ends publish nothing.
-_open: _weakref.WeakSet[RemoteWriter] = _weakref.WeakSet()
+_open: _weakref.WeakSet[_native.Writer] = _weakref.WeakSet()
+
+
+def track(writer: _native.Writer) -> _native.Writer:
+    """It is ended with the interpreter."""
+    _open.add(writer)
+    return writer
 
 
 class RemoteWriter(_io.RawIOBase):
@@ -32,10 +38,9 @@ class RemoteWriter(_io.RawIOBase):
 
     def __init__(self, writer: _native.Writer, mode: str = "wb") -> None:
         super().__init__()
-        self._writer = writer
+        self._writer = track(writer)
         self._mode = mode
         self._info: _native.Info | None = None
-        _open.add(self)
 
     @property
     def name(self) -> str:
@@ -95,7 +100,7 @@ class RemoteWriter(_io.RawIOBase):
             self._end()
 
     def _end(self) -> None:
-        _open.discard(self)
+        _open.discard(self._writer)
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
