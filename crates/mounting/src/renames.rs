@@ -42,7 +42,7 @@ const WAIT: Duration = Duration::from_secs(10);
 const CLOCKS_APART_S: u64 = 120;
 /// How long readers of a mount wait for that where another process goes on with it.
 const WAIT_OF_READERS: Duration = Duration::from_secs(1);
-/// For so long after the last line of a record, the origin may be at work on its copies.
+/// The origin may still work on a rename's copies until this long after the last line of its record.
 const RECENT: Duration = Duration::from_secs(120);
 
 /// The records of a mount.

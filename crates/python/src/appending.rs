@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::errors::{Failure, OrRaise};
 use crate::put_options::PutOptions;
 
-/// What comes before the bytes that are appended.
+/// The object to which bytes are appended.
 pub enum Before {
     Nothing,
     /// An empty object.

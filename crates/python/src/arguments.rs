@@ -7,16 +7,13 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
+use crate::kind::kind;
 use crate::object_meta::ObjectMeta;
 use crate::object_ref::two_ranges;
 use crate::span::one_of;
 
 /// The two ends of a slice.
 pub type Ends = (Option<i64>, Option<i64>);
-
-fn kind(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
-}
 
 pub fn url(value: &Bound<'_, PyAny>) -> PyResult<String> {
     url_named("url", value)

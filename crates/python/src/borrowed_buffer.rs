@@ -6,6 +6,8 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
+use crate::kind::kind;
+
 /// A writable, contiguous buffer, borrowed until it is released or dropped.
 pub struct BorrowedBuffer {
     exported: PyUntypedBuffer,
@@ -26,11 +28,10 @@ impl BorrowedBuffer {
     /// TypeError for an object without a buffer, BufferError for one that is read-only or not contiguous.
     /// Each says what to pass instead.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<BorrowedBuffer> {
-        let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
         let exported = export(object).map_err(|error| match error.is_instance_of::<PyTypeError>(object.py()) {
             true => PyTypeError::new_err(format!(
                 "a writable buffer is wanted, not {}: pass a bytearray, a numpy array, a memoryview or a tensor's .numpy()",
-                kind()
+                kind(object)
             )),
             // The object has a buffer and refuses to export it: its own error says why.
             false => error,
@@ -38,19 +39,19 @@ impl BorrowedBuffer {
         if exported.readonly() {
             return Err(PyBufferError::new_err(format!(
                 "this {} is read-only: pass a bytearray, or a numpy array that owns its memory",
-                kind()
+                kind(object)
             )));
         }
         if holds_references(exported.format().to_bytes()) {
             return Err(PyTypeError::new_err(format!(
                 "this {} holds references to objects, not bytes",
-                kind()
+                kind(object)
             )));
         }
         if !exported.is_c_contiguous() {
             return Err(PyBufferError::new_err(format!(
                 "this {} is not C-contiguous: read into a contiguous one, such as numpy.empty, and copy from there",
-                kind()
+                kind(object)
             )));
         }
         let (start, bytes) = (exported.buf_ptr().cast(), exported.len_bytes());
@@ -101,19 +102,18 @@ impl ReadableBuffer {
     /// # Errors
     /// TypeError for an object without a buffer, BufferError for one that is not contiguous.
     pub fn named(name: &str, object: &Bound<'_, PyAny>) -> PyResult<ReadableBuffer> {
-        let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
         let exported = export(object).map_err(|_| {
-            PyTypeError::new_err(format!("{name} has bytes, such as b'…', and is no {}", kind()))
+            PyTypeError::new_err(format!("{name} has bytes, such as b'…', and is no {}", kind(object)))
         })?;
         if holds_references(exported.format().to_bytes()) {
             return Err(PyTypeError::new_err(format!(
                 "this {} holds references to objects, not bytes",
-                kind()
+                kind(object)
             )));
         }
         match exported.is_c_contiguous() {
             true => Ok(ReadableBuffer(exported)),
-            false => Err(PyBufferError::new_err(format!("this {} is not C-contiguous", kind()))),
+            false => Err(PyBufferError::new_err(format!("this {} is not C-contiguous", kind(object)))),
         }
     }
 

@@ -21,6 +21,7 @@ mod errors;
 mod exit;
 mod file;
 mod interpreters;
+mod kind;
 mod log;
 mod many;
 mod object_meta;

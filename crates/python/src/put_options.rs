@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyMapping, PyString};
 
 use crate::errors::Failure;
+use crate::kind::kind;
 
 /// The names, as an error lists them.
 const NAMES: &str = "content_type, metadata, cache_control, content_disposition, content_encoding, \
@@ -116,10 +117,6 @@ impl PutOptions {
 
 fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.extract().map_err(|_| PyTypeError::new_err(format!("{name} is a str, not {}", kind(value))))
-}
-
-fn kind(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
 }
 
 /// A mapping of names to values.

@@ -32,7 +32,7 @@ use crate::put_options::PutOptions;
 use crate::waiting;
 use crate::writes::{made, put_of};
 
-/// What is appended to an object of OSS at a time at most: it is held until then.
+/// The most bytes that one request appends to an object of OSS. They are held in memory until the commit.
 const GROWS_MOST: usize = 64 << 20;
 
 /// An object that is written from its start to its end. It is there once :meth:`commit` has returned; dropped
@@ -58,7 +58,7 @@ pub struct Writer {
 
 enum State {
     Open(Box<OpenUpload>),
-    /// An object of OSS that takes appends: what was written is appended at the end, in one request.
+    /// An appendable object of OSS: the commit appends these bytes in one request.
     Grows(Vec<u8>, AppendPosition, Arc<Engine>),
     /// Published.
     Committed(ObjectMeta),

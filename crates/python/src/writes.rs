@@ -47,10 +47,7 @@ pub fn put_of_buffer(
 
 /// A new object as the answer described it, and the options that it was stored with.
 pub fn made(url: &str, location: &Location, options: &PutOptions, report: Report) -> ObjectMeta {
-    let mut meta = match report.stat {
-        Some(stat) => ObjectMeta::of_stat(url, location, stat),
-        None => ObjectMeta::of_stat(url, location, Stat::default()),
-    };
+    let mut meta = ObjectMeta::of_stat(url, location, report.stat.unwrap_or_default());
     let stored = options.clone().typed_by(location.name()).stored_as;
     meta.size = Some(report.bytes);
     meta.content_type = stored.content_type;

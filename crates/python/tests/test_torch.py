@@ -112,7 +112,7 @@ def test_a_dataset_pickles_without_its_keys(client):
     path = data.keys.path
     del data
     assert not os.path.exists(path)
-    # The map of whoever has opened it stays.
+    # A process that has opened the table keeps its map.
     assert again.keys.url(0) == urls[0]
 
 

@@ -22,7 +22,7 @@ use crate::store::{Head, ObjectStore, UploadNotes};
 const AT_ONCE: usize = 32;
 /// Between two looks for a copy that may still be made.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long the store may be at work on a copy whose client is gone: so long, and longer for large objects.
+/// How long the store may work on a small copy after its client is gone.
 const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 const COPIED_A_SECOND: u64 = 13 << 20;
 const SETTLES_WITHIN_MOST: Duration = Duration::from_secs(20);

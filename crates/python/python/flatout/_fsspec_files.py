@@ -22,7 +22,21 @@ _KEPT_BYTES = 8 << 20
 _BLOCK_BYTES = 5 << 20
 
 
-class FlatoutFile(ToldFile):
+class _Placed:
+    """What users of fsspec's files look at beside the file."""
+
+    @property
+    def loc(self):
+        """Where the file stands, in bytes."""
+        return self.tell()
+
+    @property
+    def full_name(self):
+        """The path with its protocol."""
+        return self.fs.unstrip_protocol(self.path)
+
+
+class FlatoutFile(_Placed, ToldFile):
     """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``,
     ``full_name``, ``loc``, ``readuntil``.
 
@@ -68,16 +82,6 @@ class FlatoutFile(ToldFile):
         # The block cache says so, after it has closed the file.
         if is_closed and not self.closed:
             super().close()
-
-    @property
-    def loc(self):
-        """Where the file stands, in bytes."""
-        return self.tell()
-
-    @property
-    def full_name(self):
-        """The path with its protocol."""
-        return self.fs.unstrip_protocol(self.path)
 
     @property
     def details(self):
@@ -126,7 +130,7 @@ class FlatoutStream(AsyncFile):
         await self.aclose()
 
 
-class FlatoutWriter(RemoteWriter):
+class FlatoutWriter(_Placed, RemoteWriter):
     """A :class:`flatout.RemoteWriter` with what users of fsspec's files look at: ``fs``, ``path``, ``full_name``, ``loc``.
 
     The block of ``with fsspec.open(…)`` closes its files without a word of an exception in it: it is found there, and
@@ -135,23 +139,10 @@ class FlatoutWriter(RemoteWriter):
 
     def __init__(self, fs, path, mode, stored):
         url = fs._object_url("upload", path)
-        if mode == "xb":
-            stored = {**stored, "overwrite": False}
-            if fs.client.exists(url):
-                raise _there(url)
+        stored = _new_only(fs, url, stored) if mode == "xb" else stored
         super().__init__(_native.Writer(fs.client, url, stored, mode == "ab"), mode)
         self.fs, self.path = fs, path
         self.blocksize = _BLOCK_BYTES
-
-    @property
-    def loc(self):
-        """Bytes of the object so far."""
-        return self.tell()
-
-    @property
-    def full_name(self):
-        """The path with its protocol."""
-        return self.fs.unstrip_protocol(self.path)
 
     def close(self):
         if not self.closed and _is_in_failed_block():
@@ -174,10 +165,7 @@ class Uncommitted(_tempfile.SpooledTemporaryFile):
     def __init__(self, fs, path, mode, stored):
         super().__init__(_KEPT_BYTES, "w+b")
         url = fs._object_url("upload", path)
-        if mode == "xb":
-            stored = {**stored, "overwrite": False}
-            if fs.client.exists(url):
-                raise _there(url)
+        stored = _new_only(fs, url, stored) if mode == "xb" else stored
         self.fs, self.path, self.mode_asked, self._url, self._stored = fs, path, mode, url, stored
 
     def close(self):
@@ -299,6 +287,13 @@ class FlatoutWriteStream:
         if kind is not None:
             await self._awaited.abort()
         await self.close()
+
+
+def _new_only(fs, url, stored):
+    """The options of an object that is made only where none has the name."""
+    if fs.client.exists(url):
+        raise _there(url)
+    return {**stored, "overwrite": False}
 
 
 def _is_in_failed_block():

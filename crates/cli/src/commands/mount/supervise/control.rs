@@ -35,7 +35,7 @@ const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// What a supervisor is asked to do.
 pub struct UpgradeRequest {
     pub program: PathBuf,
-    /// Whether nobody waits for the upgrade any more.
+    /// Whether the caller has withdrawn the upgrade.
     pub is_withdrawn: Box<dyn Fn() -> bool + Send>,
     pub answer: Box<dyn FnOnce(Result<Mounted, Failure>) + Send>,
 }

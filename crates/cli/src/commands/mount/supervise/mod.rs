@@ -346,7 +346,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the process end without a word to the kernel, unless whoever has asked for that takes it back.
+    /// Has the process end and leave the kernel's connection open, unless the caller withdraws the upgrade.
     fn until_handed_over(&self, daemon: &Daemon, request: &UpgradeRequest) -> Result<(), Failure> {
         daemon.tell(&ToDaemon::HandOver);
         let mut is_withdrawn = false;

@@ -237,8 +237,7 @@ impl Link {
         }
     }
 
-    /// Tells the supervisor that this process goes on. One that is gone, or does not want to know, is told in
-    /// vain.
+    /// Tells the supervisor that this process goes on. The supervisor may be gone.
     fn stay(&self, socket: &UnixStream, why: Failure) {
         let _ = messages::send(socket, &ToSupervisor::Stays(why));
     }
