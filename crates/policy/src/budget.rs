@@ -66,6 +66,11 @@ impl Budget {
         self.charged + self.granted
     }
 
+    /// Bytes that are granted now.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
     /// Whether more is held than the limit, since so much was charged: what need not be kept should go.
     pub fn is_over(&self) -> bool {
         self.held() > self.limit

@@ -293,6 +293,28 @@ def test_what_is_written_stays_within_the_memory(started, bucket_of):
         assert file.info.size == 512 * MIB and 8 * MIB <= max(seen) <= 64 * MIB, max(seen)
 
 
+def test_one_thread_keeps_more_files_open_than_memory_has_rooms(serve, bucket_of):
+    bucket = bucket_of(serve)
+    with flatout.Client(memory="64MiB", outage_timeout="1s", **serve.settings) as client:
+        files = [client.open(bucket.url(f"key-{number}"), "wb") for number in range(50)]
+        full = None
+        for number, file in enumerate(files):
+            try:
+                file.write(b"begun")
+            except flatout.UsageError as error:
+                full, told = number, str(error)
+                break
+        assert 3 < full < 10 and "open for writing" in told and "memory" in told, told
+        with pytest.raises(flatout.UsageError):
+            files.pop(full).close()
+        for file in files[:full]:
+            file.close()
+        for file in files[full:]:
+            with file:
+                file.write(b"later")
+        assert [client.read(file.name) for file in files] == [b"begun"] * full + [b"later"] * (49 - full)
+
+
 def test_threads_write_one_after_the_other(client, bucket):
     with client.open(bucket.url("key"), "wb") as file:
         pieces = [bytes([number]) * MIB for number in range(24)]

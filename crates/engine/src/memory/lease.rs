@@ -7,6 +7,7 @@
 
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -30,7 +31,13 @@ const IDLE_BYTES_MAX: u64 = 256 << 20;
 
 /// A pool of anonymous mappings. Fresh pages cost more than receiving into them (docs/numbers.md), so slabs
 /// are kept, as far as the limit goes.
-pub(crate) struct Pool(Mutex<State>);
+pub(crate) struct Pool {
+    state: Mutex<State>,
+    /// Granted bytes in rooms that the writers of streams have: only they can free these.
+    with_writers: AtomicU64,
+    /// How many rooms they have filled so far.
+    filled: AtomicU64,
+}
 
 struct State {
     budget: Budget,
@@ -51,7 +58,8 @@ impl Pool {
     /// A pool that holds `limit_bytes` at most, of which so many are kept for what is charged.
     pub(crate) fn new(limit_bytes: u64, set_aside_bytes: u64) -> Pool {
         let budget = Budget::new(limit_bytes, set_aside_bytes);
-        Pool(Mutex::new(State { budget, idle: Vec::new(), idle_bytes: 0, waits: Waiters::default() }))
+        let state = State { budget, idle: Vec::new(), idle_bytes: 0, waits: Waiters::default() };
+        Pool { state: Mutex::new(state), with_writers: AtomicU64::new(0), filled: AtomicU64::new(0) }
     }
 
     /// Memory of `bytes`, rounded up to whole pages, now: charged, not asked for.
@@ -83,6 +91,18 @@ impl Pool {
         self.lock().budget.held()
     }
 
+    /// Counts the rooms that the writer of a stream has.
+    pub(crate) fn with_writer(&self) -> WithWriter<'_> {
+        WithWriter { pool: self, bytes: 0 }
+    }
+
+    /// Where writers of streams have all that is granted, so that no transfer will give any of it back, how
+    /// many rooms they have filled so far.
+    pub(crate) fn all_with_writers(&self) -> Option<u64> {
+        let all = self.lock().budget.granted() == self.with_writers.load(Ordering::Relaxed);
+        all.then(|| self.filled.load(Ordering::Relaxed))
+    }
+
     /// A lease on bytes that are accounted for already.
     fn filled(self: &Arc<Pool>, bytes: usize, account: Account) -> Result<Lease, Error> {
         let slab = self.take(bytes).inspect_err(|_| self.lock().release(account, bytes as u64))?;
@@ -104,7 +124,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,6 +206,32 @@ impl MemoryCharge {
 impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.set(0);
+    }
+}
+
+/// Bytes that the writer of one stream has. Dropped, it has none.
+pub(crate) struct WithWriter<'a> {
+    pool: &'a Pool,
+    bytes: u64,
+}
+
+impl WithWriter<'_> {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.pool.with_writers.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// It has filled a room.
+    pub(crate) fn remove(&mut self, bytes: usize) {
+        self.bytes -= bytes as u64;
+        self.pool.filled.fetch_add(1, Ordering::Relaxed);
+        self.pool.with_writers.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for WithWriter<'_> {
+    fn drop(&mut self) {
+        self.pool.with_writers.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

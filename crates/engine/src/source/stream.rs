@@ -131,9 +131,10 @@ impl StreamUploader {
         let is_full = self.room.as_ref().is_none_or(|room| room.len() == self.filled);
         if is_full {
             self.pass_on();
-            let state = self.ring.lock();
-            if state.free.is_empty() && !state.has_ended {
-                return std::task::Poll::Pending;
+            match self.ring.take_room() {
+                Err(ended) => return std::task::Poll::Ready(Err(ended)),
+                Ok(None) => return std::task::Poll::Pending,
+                Ok(Some(room)) => self.begin(room),
             }
         }
         std::task::Poll::Ready(self.space())
@@ -205,6 +206,11 @@ pub(crate) struct FilledRoom {
 }
 
 impl FilledRoom {
+    /// The length of the room, of which the content may fill less.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
     pub(crate) fn content(&mut self) -> &[u8] {
         &self.memory.as_mut_slice()[..self.bytes]
     }
@@ -227,12 +233,16 @@ pub(crate) struct UploadRing {
     room: Condvar,
     /// Wakes the upload: a room has been filled, or none will be.
     filled: Notify,
+    /// Wakes the upload: its writer looks for a room.
+    wanted: Notify,
 }
 
 #[derive(Default)]
 struct State {
     free: VecDeque<Lease>,
     filled: VecDeque<FilledRoom>,
+    /// The writer has looked for a room since it got the last one.
+    is_wanted: bool,
     is_finished: bool,
     is_abandoned: bool,
     has_ended: bool,
@@ -244,8 +254,26 @@ impl UploadRing {
         let mut state = self.lock();
         if !state.has_ended {
             state.free.push_back(room);
+            state.is_wanted = false;
         }
         self.room.notify_one();
+    }
+
+    /// Whether the writer waits for a room.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.lock().is_wanted
+    }
+
+    /// Waits until the writer looks for a room, and there is none.
+    pub(crate) async fn wanted(&self) {
+        loop {
+            let mut woken = std::pin::pin!(self.wanted.notified());
+            woken.as_mut().enable();
+            if self.is_wanted() {
+                return;
+            }
+            woken.await;
+        }
     }
 
     /// The next part.
@@ -289,7 +317,17 @@ impl UploadRing {
     /// A room, where there is one.
     fn take_room(&self) -> Result<Option<Lease>, UploadEnded> {
         let mut state = self.lock();
-        if state.has_ended { Err(UploadEnded) } else { Ok(state.free.pop_front()) }
+        if state.has_ended { Err(UploadEnded) } else { Ok(self.room_of(&mut state)) }
+    }
+
+    /// A free room; without one the upload hears that one is wanted.
+    fn room_of(&self, state: &mut State) -> Option<Lease> {
+        let room = state.free.pop_front();
+        if room.is_none() && !state.is_wanted {
+            state.is_wanted = true;
+            self.wanted.notify_one();
+        }
+        room
     }
 
     fn wait_for_room_within(&self, time: Duration) {
@@ -298,9 +336,16 @@ impl UploadRing {
     }
 
     fn wait_for_room(&self) -> Result<Lease, UploadEnded> {
-        let waits = |state: &mut State| state.free.is_empty() && !state.has_ended;
-        let waited = self.room.wait_while(self.lock(), waits);
-        waited.unwrap_or_else(PoisonError::into_inner).free.pop_front().ok_or(UploadEnded)
+        let mut state = self.lock();
+        loop {
+            if state.has_ended {
+                return Err(UploadEnded);
+            }
+            if let Some(room) = self.room_of(&mut state) {
+                return Ok(room);
+            }
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flatout_settings::{Settings, format_size};
 use flatout_wire::body_checksum::{BodyChecksum, ChecksumForm};
 use flatout_wire::upload_answers;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::api::account::Target;
 use crate::api::write::{CopyFrom, WriteStep};
@@ -18,6 +20,7 @@ use crate::disk::upload_journal::SentPart;
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
 use crate::shard::shards::Task;
+use crate::shard::shared::Shared;
 use crate::source::body::OutgoingBody;
 use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
@@ -30,8 +33,13 @@ use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
 /// Rooms of a stream beside those of parts in flight: one that is filled, and one that is full. The writer
-/// has no more of them that are empty: what it reads from may need memory, too.
+/// has no more of them that are empty: what it reads from may need memory, too. The second comes before it is
+/// wanted only to a stream that has filled one, and where half of the memory stays free: a process may hold
+/// many streams open and write to few.
 const ROOMS_AHEAD: u32 = 2;
+
+/// How often a stream that waits for memory looks whether only the writers of others could free any.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A stream that has waited so long for memory sends its full room: otherwise many streams would all wait for
 /// their second one.
@@ -53,7 +61,9 @@ pub(super) async fn lead_stream(
     ring: &UploadRing,
 ) -> Result<(), Error> {
     let holder = shard.shared.pool.holder();
-    let part_most = shard.shared.memory_plan.parts() / 4;
+    let memory = shard.shared.memory_plan.parts();
+    let part_most = memory / 4;
+    let mut with_writer = shard.shared.pool.with_writer();
     let asked = shard.shared.settings.part_bytes;
     let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
     let (mut parts, mut copied) = (None, 0);
@@ -70,13 +80,30 @@ pub(super) async fn lead_stream(
             && given - taken < u64::from(ROOMS_AHEAD)
             && given + copied <= STREAM_PARTS;
         let room_bytes = stream_part_bytes(PART_LEAST, copied + given + 1, asked, part_most);
+        let is_wanted = ring.is_wanted();
+        if may_give
+            && taken > 0
+            && !is_wanted
+            && let Some(spare) = holder.lease_at_once(room_bytes as usize, memory / 2)?
+        {
+            with_writer.add(spare.len());
+            ring.give(spare);
+            given += 1;
+            continue;
+        }
         let next = tokio::select! {
             biased;
             next = ring.next() => next,
-            room = holder.lease(room_bytes as usize), if may_give => {
-                ring.give(room?);
+            room = holder.lease(room_bytes as usize), if may_give && is_wanted => {
+                let room = room?;
+                with_writer.add(room.len());
+                ring.give(room);
                 given += 1;
                 continue;
+            }
+            () = ring.wanted(), if may_give && !is_wanted => continue,
+            () = held_by_writers(&shard.shared), if may_give && is_wanted => {
+                return Err(all_held_by_writers(&shard.shared.settings));
             }
             () = accepted_one(parts), if !may_give => continue,
             // Nobody gives memory back: the first room has to, whether another follows or not.
@@ -97,6 +124,7 @@ pub(super) async fn lead_stream(
             Next::End => break,
         };
         taken += 1;
+        with_writer.remove(room.len());
         if taken == 1 && parts.is_none() && ring.is_finished() {
             return put(shard, hold, &OutgoingBody::Bytes(room.content())).await;
         }
@@ -120,6 +148,30 @@ pub(super) async fn lead_stream(
             complete(shard, hold, parts).await
         }
     }
+}
+
+/// Waits until all memory of the client's transfers has been with writers as long as an outage may last, and
+/// none has filled a room.
+async fn held_by_writers(shared: &Shared) {
+    let patience = shared.settings.outage_timeout();
+    let (mut since, mut before) = (Instant::now(), None);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = shared.pool.all_with_writers();
+        if now.is_none() || now != before {
+            (since, before) = (Instant::now(), now);
+        } else if since.elapsed() >= patience {
+            return;
+        }
+    }
+}
+
+fn all_held_by_writers(settings: &Settings) -> Error {
+    let memory = format_size(settings.memory_bytes);
+    let cause =
+        format!("all memory of the client ({memory}) is held by other files that are open for writing");
+    let hint = [text("close some of them first, or give the client a larger "), setting("memory")];
+    Error::new(ErrorKind::Usage, cause).with_hint(hint)
 }
 
 /// Has the origin copy an object into the first parts; their number.
