@@ -20,7 +20,10 @@ GO_MINOR=25
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "aria2c aria2" "chromium chromium" "python3 python3-venv"
     "zsh zsh" "fish fish" "mandoc mandoc" "man man-db"
-    "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "rclone rclone" "torch python3-torch")
+    "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "rclone rclone" "debootstrap debootstrap" "bwrap bubblewrap")
+
+# PyTorch 2 for the CPU: Debian 13 has it. PyPI's comes with gigabytes for GPUs, and Debian 12's is of before.
+DEBIAN_13=python3,python3-venv,python3-torch,python3-yaml
 
 # Debian's, for which there is that package; another one in the caller's PATH is not the one that sudo finds.
 python3=/usr/bin/python3
@@ -28,7 +31,7 @@ python3=/usr/bin/python3
 # Clients of OSS and S3, pinned by the files there: Go modules by go.sum, Python packages by requirements.txt.
 clients=$(cd "$(dirname "$0")/../crates/cli/tests/real/clients" && pwd)
 
-# What tests of the Python package use beside it, pinned there: by the interpreter above, and with Debian's torch.
+# What tests of the Python package use beside it, pinned there: by the interpreter above, and by that of Debian 13 with torch.
 package=$(cd "$(dirname "$0")/../crates/python" && pwd)
 
 # Under sudo the tools belong to whoever called it, so that the tests find them.
@@ -49,7 +52,8 @@ toxiproxy=$cache/toxiproxy-${TOXIPROXY##*@}/server
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
 python=$cache/python-$({ cat "$clients/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
 package_python=$cache/package-python-$({ cat "$package/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
-package_torch=$cache/package-torch-$({ cat "$package/requirements-torch.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
+debian_13=$cache/debian-13-$(echo "$DEBIAN_13" | cksum | cut -d' ' -f1)
+package_torch=$cache/package-torch-$({ cat "$package/requirements-torch.txt"; echo "$debian_13"; } | cksum | cut -d' ' -f1)
 
 # Neither sudo's PATH nor a plain user's holds them all.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
@@ -89,15 +93,13 @@ list() {
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors, about a minute")"
     line package "$(found "$package_python/whole" || echo "missing: pip install of maturin, pytest, pandas, fsspec and what else the package's tests use, about a minute")"
-    line "" "$(found "$package_torch/whole" || echo "missing: pip install of pytest and safetensors beside Debian's torch")"
+    line "" "$(found "$package_torch/whole" || echo "missing: debootstrap of Debian 13 with torch, pip install of Lightning and torchdata, about two minutes")"
 }
 
 # Debian has Python without what makes environments of it.
 package_found() {
     case $1 in
         python3) "$python3" -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null ;;
-        # PyPI's comes with gigabytes for GPUs. Importing it takes seconds.
-        torch) ls -d /usr/lib/python3/dist-packages/torch ;;
         *) command -v "$1" ;;
     esac
 }
@@ -122,7 +124,8 @@ install_missing() {
     install_go "$toxiproxy" "$TOXIPROXY" 1
     install_oss_clients
     install_python
-    install_package_pythons
+    install_package_python
+    install_package_torch
     # The tests look here; the version stays in the folder that it points to.
     as_owner mkdir -p "$cache/bin"
     as_owner ln -sfn "../minio-${MINIO##*@}/minio" "$cache/bin/minio"
@@ -198,23 +201,47 @@ install_python() {
     as_owner ln -sfn bin/python "$python/whole"
 }
 
-# Two environments for the Python package: one with what its users use, and one that sees Debian's torch and numpy.
-install_package_pythons() {
-    [ -x "$package_python/whole" ] || {
-        say "pip install of what the Python package's tests use (about a minute)"
-        as_owner rm -rf "$package_python"
-        as_owner "$python3" -m venv "$package_python"
-        as_owner "$package_python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$package/requirements.txt"
-        as_owner "$package_python/bin/pip" check >/dev/null
-        as_owner ln -sfn bin/python "$package_python/whole"
-    }
-    [ -x "$package_torch/whole" ] || {
-        as_owner rm -rf "$package_torch"
-        as_owner "$python3" -m venv --system-site-packages "$package_torch"
-        as_owner "$package_torch/bin/pip" install -q --disable-pip-version-check --no-deps --ignore-installed \
-            -r "$package/requirements-torch.txt"
-        as_owner ln -sfn bin/python "$package_torch/whole"
-    }
+# An environment with what users of the Python package use beside it.
+install_package_python() {
+    [ -x "$package_python/whole" ] && return
+    say "pip install of what the Python package's tests use (about a minute)"
+    as_owner rm -rf "$package_python"
+    as_owner "$python3" -m venv "$package_python"
+    as_owner "$package_python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$package/requirements.txt"
+    as_owner "$package_python/bin/pip" check >/dev/null
+    as_owner ln -sfn bin/python "$package_python/whole"
+}
+
+# And one with PyTorch. Its `python` sees /usr of Debian 13 in place of this machine's, and everything else as it is here.
+install_package_torch() {
+    [ -x "$package_torch/whole" ] && return
+    if ! [ -e "$debian_13/usr" ]; then
+        if [ "$(id -u)" != 0 ]; then
+            say "debootstrap needs root: sudo make deps"
+            exit 1
+        fi
+        say "debootstrap of Debian 13 with torch (about a minute)"
+        local mirror
+        # shellcheck disable=SC2016 # apt-get's word
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 2>/dev/null | head -1 || true)
+        rm -rf "$debian_13.building"
+        as_owner mkdir -p "$cache"
+        # shellcheck disable=SC2086 # none where it is not known: Debian's own
+        debootstrap --variant=minbase --include="$DEBIAN_13" trixie "$debian_13.building" $mirror >"$debian_13.log" 2>&1 ||
+            { tail -20 "$debian_13.log"; exit 1; }
+        rm -rf "$debian_13.building/var/cache/apt" "$debian_13.building/var/lib/apt/lists" "$debian_13.log"
+        mv "$debian_13.building" "$debian_13"
+    fi
+    say "pip install of Lightning and torchdata beside it (seconds)"
+    as_owner rm -rf "$package_torch"
+    as_owner mkdir -p "$package_torch/bin"
+    printf '#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind %q/usr /usr \\\n    --ro-bind %q/etc/alternatives /etc/alternatives --ro-bind %q/etc/ld.so.cache /etc/ld.so.cache \\\n    --die-with-parent "${PYTHON:-%q/venv/bin/python}" "$@"\n' \
+        "$debian_13" "$debian_13" "$debian_13" "$package_torch" | as_owner tee "$package_torch/bin/python" >/dev/null
+    as_owner chmod +x "$package_torch/bin/python"
+    as_owner env PYTHON=/usr/bin/python3 "$package_torch/bin/python" -m venv --system-site-packages "$package_torch/venv"
+    as_owner "$package_torch/bin/python" -m pip install -q --disable-pip-version-check --no-deps --ignore-installed \
+        -r "$package/requirements-torch.txt"
+    as_owner ln -sfn bin/python "$package_torch/whole"
 }
 
 # An environment with some of what is pinned for the Python package's tests; where it is goes to stdout, all else to

@@ -16,7 +16,7 @@ import flatout
 #: What `scripts/python.sh test` runs the tests in, and what each has not got: tests that are skipped there, by name. Another
 #: one that is skipped fails the run, as does a name here that is not.
 SKIPPED = {
-    # Debian has a torch, which the next one sees.
+    # Debian 13 has a torch, which the next one sees.
     "package": {"tests/test_safetensors_torch.py", "tests/test_torch.py", "tests/test_writers_torch.py", "tests/test_buffers.py::test_torch_shares_it"},
     "torch": {
         "tests/test_buffers.py::test_programs_that_want_bytes_and_those_that_do_not",
