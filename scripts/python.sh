@@ -43,13 +43,13 @@ prepare() {
 }
 
 # A part of the tests, once it is prepared: by the first letters of their files, about as long each, and what shares memory with
-# Debian's torch and its old numpy.
+# Debian 13's torch.
 part() {
     cd "$package"
     case $1 in
         a-f) try package-python --environment package tests/test_[a-f]*.py ;;
         g-z) try package-python --environment package tests/test_[g-z]*.py ;;
-        torch) try package-torch --environment torch tests/test_{buffers,files,*torch*,safetensor*}.py ;;
+        torch) try package-torch --environment torch tests/test_{buffers,dcp,files,*torch*,safetensor*}.py ;;
         *) echo "python.sh: no part '$1': a-f, g-z, torch" >&2; exit 4 ;;
     esac
 }

@@ -1,0 +1,512 @@
+"""Storage of ``torch.distributed.checkpoint``, beside nothing but the object store.
+
+>>> import torch.distributed.checkpoint as dcp                                          # doctest: +SKIP
+>>> from flatout.torch.dcp import Reader, Writer                                        # doctest: +SKIP
+>>> dcp.save(state, storage_writer=Writer("s3://bucket/run/step-100"))                  # doctest: +SKIP
+>>> dcp.load(state, storage_reader=Reader("s3://bucket/run/step-100"))                  # doctest: +SKIP
+
+The layout is PyTorch's own: its ``FileSystemReader`` reads what :class:`Writer` has written, and :class:`Reader` what its
+``FileSystemWriter`` has. Each save has names of its own, and its ``.metadata`` comes last: a checkpoint is there whole or not at
+all, also where one replaces another. Needs PyTorch 2.3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pickle
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import numpy
+import torch
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.staging import BlockingAsyncStager
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.futures import Future
+
+from .._slices import Selection, select
+from ..client import Client, default_client
+from ..errors import AlreadyExists, NotFound, Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
+
+    from .._writer import RemoteWriter
+
+__all__ = ["Reader", "Writer", "gc_old"]
+
+_METADATA = ".metadata"
+#: What an object of a save is called: its rank, its number there, and the save.
+_NAME = re.compile(r"__(\d+)_(\d+)-([0-9a-f]{32})\.distcp")
+#: Which save a checkpoint is of, in the metadata of the object `.metadata`.
+_SAVE = "flatout-save"
+#: Objects, or tensors that have to be copied into place, that a rank reads at a time. Ranges of one object are read together.
+_AT_ONCE = 4
+
+
+class _At:
+    """A checkpoint's place."""
+
+    def __init__(self, url: str | os.PathLike[str] | None, client: Client | None) -> None:
+        self.url = "" if url is None else _folder(url)
+        self._client = client
+
+    @property
+    def client(self) -> Client:
+        """The client that reads and writes."""
+        return self._client or default_client()
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The URL."""
+        return self.url
+
+    def _of(self, name: str) -> str:
+        if not self.url:
+            raise UsageError(kind="usage", doing="checkpoint", object="", cause="no URL was given", hint="name it, or give a checkpoint_id")
+        return f"{self.url}/{name}"
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Whether it is a URL of a bucket."""
+        return os.fspath(checkpoint_id).startswith(("s3://", "oss://"))
+
+
+class Writer(_At, StorageWriter, BlockingAsyncStager):
+    """Saves to an object store: ``dcp.save(state, storage_writer=Writer("s3://bucket/run/step-100"))``, and ``dcp.async_save``.
+
+    Each rank sends its tensors while it serialises them. ``.metadata`` comes last, when the objects of all ranks are there; a save
+    that fails or is killed leaves the checkpoint before as it was. What it has sent by then :func:`gc_old` removes.
+
+    Args:
+        url: of the checkpoint, as ``"s3://bucket/run/step-100"``; without it ``checkpoint_id`` of each save is.
+        single_file_per_rank: one object for each rank; otherwise one for each tensor.
+        overwrite: whether a checkpoint that is there may be replaced. Its objects are removed when the new one is whole.
+        client: by default :func:`flatout.default_client`.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        single_file_per_rank: bool = True,
+        overwrite: bool = True,
+        client: Client | None = None,
+    ) -> None:
+        _At.__init__(self, url, client)
+        BlockingAsyncStager.__init__(self)
+        self._single = single_file_per_rank
+        self._overwrite = overwrite
+        self._save = uuid.uuid4().hex
+        self._is_coordinator = True
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """A new save begins."""
+        if checkpoint_id is not None:
+            self.url = _folder(checkpoint_id)
+        self._save = uuid.uuid4().hex
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """A copy for ``dcp.async_save``, also of what is on the CPU, which PyTorch's own stager takes as it is."""
+        return cast("dict[str, Any]", BlockingAsyncStager.stage(self, _copied(state_dict)))
+
+    def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:
+        """Takes note of the role of this rank."""
+        self._is_coordinator = is_coordinator
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """The same plan.
+
+        Raises:
+            AlreadyExists: the coordinator found a checkpoint that may not be replaced.
+        """
+        if self._is_coordinator and not self._overwrite and self.client.exists(self._of(_METADATA)):
+            cause = "a checkpoint is there already, and overwrite=False"
+            raise AlreadyExists(kind="changed", doing="save", object=self.url, cause=cause, hint="save to another URL")
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """What the objects of each rank are called."""
+        return [dataclasses.replace(plan, storage_data=(rank, self._save)) for rank, plan in enumerate(plans)]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Sends what is this rank's."""
+        rank, save = plan.storage_data
+        results: list[WriteResult] = []
+        objects = [plan.items] if self._single else [[item] for item in plan.items]
+        for number, items in enumerate(objects):
+            if not items:
+                continue
+            name = f"__{rank}_{number}-{save}.distcp"
+            with self.client.open(self._of(name), "wb", content_type="application/octet-stream") as file:
+                # What is no tensor first, as PyTorch has it.
+                for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
+                    results.append(_written(file, name, item, planner.resolve_data(item)))
+        return _done(results)
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Publishes the checkpoint.
+
+        Raises:
+            AlreadyExists: another one has been published meanwhile, and overwrite=False.
+        """
+        metadata.storage_data = {result.index: result.storage_data for of_rank in results for result in of_rank}
+        metadata.storage_meta = self.storage_meta()
+        url = self._of(_METADATA)
+        former = _save_of(self.client, url)
+        noted = {_SAVE: self._save}
+        self.client.write(url, pickle.dumps(metadata), metadata=noted, overwrite=self._overwrite)
+        if former is not None and former != self._save:
+            _delete(self.client, _objects_of(self.client, self.url, lambda save, _: save == former))
+
+    def storage_meta(self) -> StorageMeta:
+        """Where the checkpoint is, and which save it is of."""
+        return StorageMeta(checkpoint_id=self.url, save_id=self._save)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.url, self._single, self._overwrite, self._client)
+
+
+def _again(url: str, single: bool, overwrite: bool, client: Client | None) -> Writer:
+    return Writer(url or None, single_file_per_rank=single, overwrite=overwrite, client=client)
+
+
+class Reader(_At, StorageReader):
+    """Loads from an object store: ``dcp.load(state, storage_reader=Reader("s3://bucket/run/step-100"))``.
+
+    A rank fetches the ranges that it needs, also where it needs other parts than a rank has saved, all at a time, and straight into
+    the tensors of ``state``; through memory of its own where a tensor is on a device, of another type or not contiguous. Tensors
+    that PyTorch's own writer has saved are fetched whole, since only their content says how they are laid out.
+
+    Args:
+        url: of the checkpoint; without it ``checkpoint_id`` of each load is.
+        client: by default :func:`flatout.default_client`.
+    """
+
+    def __init__(self, url: str | os.PathLike[str] | None = None, *, client: Client | None = None) -> None:
+        _At.__init__(self, url, client)
+        self._metadata: Metadata | None = None
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """A new load begins."""
+        if checkpoint_id is not None:
+            self.url = _folder(checkpoint_id)
+        self._metadata = None
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """What the checkpoint holds. It is unpickled, so load only checkpoints that you trust.
+
+        Raises:
+            NotFound: there is none, or its save has not ended.
+        """
+        try:
+            data = self.client.read(self._of(_METADATA))
+        except NotFound as error:
+            cause = "there is no whole checkpoint"
+            hint = "a save that failed leaves no .metadata; `flatout ls` shows what is there"
+            raise NotFound(kind="not-found", doing="load", object=self.url, cause=cause, hint=hint) from error
+        metadata = pickle.loads(data)
+        if not isinstance(metadata, Metadata):
+            cause = f".metadata holds {type(metadata).__name__}, not that of a checkpoint"
+            raise UsageError(kind="usage", doing="load", object=self.url, cause=cause)
+        if getattr(metadata, "storage_meta", None) is None:
+            metadata.storage_meta = StorageMeta()
+        return metadata
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *_: Any, **__: Any) -> None:
+        """Takes what the checkpoint holds."""
+        self._metadata = metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """The same plan."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """The same plans."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Fetches what is this rank's."""
+        assert self._metadata is not None, "the metadata is read before"
+        into: dict[str, list[tuple[int, int, memoryview]]] = {}
+        copied: list[Callable[[], None]] = []
+        # Of one slice of a foreign checkpoint several parts may be wanted.
+        foreign: dict[MetadataIndex, list[ReadItem]] = {}
+        for item in plan.items:
+            stored = self._metadata.storage_data[item.storage_index]
+            url = self._of(stored.relative_path)
+            if item.type == LoadItemType.BYTE_IO:
+                data = self.client.read(url, stored.offset, stored.offset + stored.length)
+                planner.load_bytes(item, io.BytesIO(data))
+            elif (start := _data_of(stored)) is None:
+                foreign.setdefault(item.storage_index, []).append(item)
+            else:
+                selected, dtype = self._selected(item)
+                target = planner.resolve_tensor(item).detach()
+                _check_shape(item, target)
+                ranges = _straight(start, selected, target, dtype)
+                if ranges is None:
+                    copied.append(partial(self._copy, target, selected, dtype, url, start))
+                else:
+                    into.setdefault(url, []).extend(ranges)
+        for index, items in foreign.items():
+            targets = [planner.resolve_tensor(item).detach() for item in items]
+            copied.append(partial(self._copy_foreign, index, items, targets))
+        _run([*(partial(self._fill, url, ranges) for url, ranges in into.items()), *copied])
+        for item in plan.items:
+            if item.type != LoadItemType.BYTE_IO:
+                planner.commit_tensor(item, planner.resolve_tensor(item).detach())
+        return _done(None)
+
+    def _selected(self, item: ReadItem) -> tuple[Selection, torch.dtype]:
+        """Which bytes of what was stored are wanted."""
+        assert self._metadata is not None
+        described = cast(Any, self._metadata.state_dict_metadata[item.storage_index.fqn])
+        offset = item.storage_index.offset
+        sizes = next((chunk.sizes for chunk in described.chunks if offset is None or chunk.offsets == offset), None)
+        if sizes is None:
+            cause = f"the metadata does not say how large the part of {item.storage_index.fqn!r} at {tuple(offset or ())} is"
+            raise UsageError(kind="usage", doing="load", object=self.url, cause=cause)
+        dtype = described.properties.dtype
+        wanted = tuple(slice(start, start + length) for start, length in zip(item.storage_offsets, item.lengths))
+        return select(tuple(sizes), dtype.itemsize, wanted), dtype
+
+    def _fill(self, url: str, ranges: Sequence[tuple[int, int, memoryview]]) -> None:
+        """Reads ranges of an object into memory."""
+        wanted = [(start, end) for start, end, _ in ranges]
+        filled = self.client.read_ranges(url, wanted, out=[place for _, _, place in ranges])
+        for (start, end, _), count in zip(ranges, filled):
+            if count != end - start:
+                cause = f"the object ends before byte {end}, which the checkpoint's metadata says it has"
+                raise UsageError(kind="usage", doing="load", object=url, cause=cause)
+
+    def _copy(self, target: torch.Tensor, selected: Selection, dtype: torch.dtype, url: str, start: int) -> None:
+        """Reads a part, and copies it to where its tensor is."""
+        part = torch.empty(tuple(target.shape), dtype=dtype)
+        out, at, item_bytes = _memory(part), 0, selected.item_bytes
+        for piece in selected.pieces():
+            size = item_bytes
+            for count in piece.counts:
+                size *= count
+            place, at = out[at : at + size], at + size
+            if piece.is_dense(item_bytes):
+                self._fill(url, [(start + piece.start, start + piece.end, place)])
+            else:
+                memory = memoryview(self.client.read(url, start + piece.start, start + piece.end))
+                apart = tuple(stride // item_bytes for stride in piece.strides)
+                items = torch.frombuffer(memory, dtype=dtype).as_strided(piece.counts, apart)
+                torch.frombuffer(place, dtype=dtype).view(piece.counts).copy_(items)
+        target.copy_(part)
+
+    def _copy_foreign(self, index: MetadataIndex, items: Sequence[ReadItem], targets: Sequence[torch.Tensor]) -> None:
+        """Reads a tensor as PyTorch saves it, and copies parts of it to where they belong."""
+        assert self._metadata is not None
+        stored = self._metadata.storage_data[index]
+        url = self._of(stored.relative_path)
+        if getattr(stored, "transform_descriptors", None):
+            cause = f"{index.fqn!r} was transformed when it was saved, and only PyTorch can undo that"
+            raise Unsupported(kind="unsupported", doing="load", object=url, cause=cause)
+        data = self.client.read(url, stored.offset, stored.offset + stored.length)
+        whole = cast(torch.Tensor, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
+        for item, target in zip(items, targets):
+            part = whole
+            for dimension, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+                part = part.narrow(dimension, start, length)
+            _check_shape(item, target)
+            target.copy_(part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reader_again, (self.url, self._client)
+
+
+def _reader_again(url: str, client: Client | None) -> Reader:
+    return Reader(url or None, client=client)
+
+
+def gc_old(url: str, keep: int, *, unfinished_after: float = 86400, client: Client | None = None) -> list[str]:
+    """Removes all checkpoints below a prefix but the newest ones, and what failed saves have left.
+
+    Only what :class:`Writer` has written goes: objects that are named as its are, and ``.metadata`` that names its save.
+    ``.metadata`` goes first, so no checkpoint is ever there in part.
+
+    Args:
+        url: the prefix that the checkpoints are in, as ``"s3://bucket/run/"``.
+        keep: how many stay; those whose ``.metadata`` was written last.
+        unfinished_after: objects of saves that no ``.metadata`` names go when they are so many seconds old. A younger save may
+            still be running.
+        client: by default :func:`flatout.default_client`.
+
+    Returns:
+        The URLs of the checkpoints that were removed, the oldest first.
+    """
+    if keep < 0:
+        raise UsageError(kind="usage", doing="gc_old", object=url, cause=f"keep={keep} is less than 0")
+    client = client or default_client()
+    folder, whole = _folder(url), []
+    for info in client.ls(f"{folder}/", recursive=True):
+        if not info.is_prefix and info.name == _METADATA:
+            save = _save_of(client, info.url)
+            if save is not None:
+                whole.append((info.modified or 0.0, info.url.removesuffix(f"/{_METADATA}"), save))
+    whole.sort()
+    gone = whole[: len(whole) - keep] if keep else whole
+    for _, checkpoint, save in gone:
+        _delete(client, [f"{checkpoint}/{_METADATA}"])
+        _delete(client, _objects_of(client, checkpoint, lambda of, _, save=save: of == save))
+    kept = {save for _, _, save in whole}
+    before = time.time() - unfinished_after
+    _delete(client, _objects_of(client, folder, lambda save, modified: save not in kept and modified < before))
+    return [checkpoint for _, checkpoint, _ in gone]
+
+
+def _folder(url: str | os.PathLike[str]) -> str:
+    text = os.fspath(url)
+    if not _At.validate_checkpoint_id(text):
+        raise UsageError(kind="usage", doing="checkpoint", object=text, cause="this is no URL of a bucket", hint="s3://bucket/prefix")
+    return text.rstrip("/")
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def _copied(value: Any) -> Any:
+    """The same with tensors on the CPU copied; those on a device are copied to the CPU by whoever stages them."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone() if value.device.type == "cpu" else value
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_copied, value))
+    return value
+
+
+def _run(calls: Sequence[Callable[[], None]]) -> None:
+    """Makes calls, some at a time. The first that fails is told when none runs any more."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        running = [pool.submit(call) for call in calls]
+        try:
+            for each in running:
+                each.result()
+        finally:
+            for each in running:
+                each.cancel()
+
+
+def _save_of(client: Client, url: str) -> str | None:
+    """Which save a `.metadata` is of; None where there is none, or it is not ours."""
+    try:
+        return client.stat(url).metadata.get(_SAVE)
+    except NotFound:
+        return None
+
+
+def _objects_of(client: Client, url: str, is_wanted: Callable[[str, float], bool]) -> list[str]:
+    """The objects below a URL that are named as ours, by their save and the time that they were written."""
+    found = []
+    for info in client.ls(f"{url}/", recursive=True):
+        named = _NAME.fullmatch(info.name)
+        if named is not None and info.modified is not None and is_wanted(named[3], info.modified):
+            found.append(info.url)
+    return found
+
+
+def _delete(client: Client, urls: Iterable[str]) -> None:
+    client.delete_many(list(urls))
+
+
+class _Found:
+    """A file that is written, and where in it the content of a tensor lies."""
+
+    def __init__(self, file: RemoteWriter, address: int, nbytes: int) -> None:
+        self._file, self._address, self._nbytes = file, address, nbytes
+        self.at: int | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        if view.nbytes == self._nbytes and numpy.frombuffer(view, numpy.uint8).ctypes.data == self._address:
+            self.at = self._file.tell()
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def _written(file: RemoteWriter, name: str, item: WriteItem, data: torch.Tensor | io.BytesIO) -> WriteResult:
+    """Writes what was planned as PyTorch does, and notes where the content of a tensor lies."""
+    offset, at = file.tell(), None
+    if isinstance(data, io.BytesIO):
+        file.write(data.getbuffer())
+    else:
+        tensor = _compact(data)
+        found = _Found(file, tensor.data_ptr(), tensor.nbytes) if _is_plain(tensor) else None
+        torch.save(tensor, cast(IO[bytes], found or file))
+        at = found and found.at
+    stored = _StorageInfo(name, offset, file.tell() - offset)
+    if at is not None:
+        # PyTorch's readers leave it alone.
+        stored.flatout_data = at  # type: ignore[attr-defined]
+    return WriteResult(index=item.index, size_in_bytes=stored.length, storage_data=stored)
+
+
+def _compact(tensor: torch.Tensor) -> torch.Tensor:
+    """On the CPU, with a storage of its own that holds no more than it."""
+    tensor = tensor.detach().cpu()
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return tensor
+    tensor = tensor.resolve_conj().resolve_neg().contiguous()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its bytes alone say what it is."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout == torch.strided
+        and not tensor.is_quantized
+        and tensor.nbytes > 0
+        and sys.byteorder == "little"
+    )
+
+
+def _data_of(stored: _StorageInfo) -> int | None:
+    """Where in its object the content of a tensor lies; None where that is not known."""
+    return getattr(stored, "flatout_data", None) if sys.byteorder == "little" else None
+
+
+def _check_shape(item: ReadItem, target: torch.Tensor) -> None:
+    if tuple(target.shape) != tuple(item.lengths):
+        cause = f"{item.dest_index.fqn!r} is {tuple(item.lengths)} in the checkpoint and {tuple(target.shape)} here"
+        raise UsageError(kind="usage", doing="load", object=item.storage_index.fqn, cause=cause)
+
+
+def _memory(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor."""
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+
+
+def _straight(start: int, selected: Selection, target: torch.Tensor, dtype: torch.dtype) -> list[tuple[int, int, memoryview]] | None:
+    """The ranges that fill a tensor without a copy; None where there has to be one."""
+    if target.device.type != "cpu" or target.dtype != dtype or target.layout != torch.strided or target.is_quantized:
+        return None
+    pieces = list(selected.pieces())
+    if not target.is_contiguous() or target.is_conj() or target.is_neg() or not all(each.is_dense(selected.item_bytes) for each in pieces):
+        return None
+    memory, at, ranges = _memory(target) if pieces else memoryview(b""), 0, []
+    for piece in pieces:
+        size = piece.end - piece.start
+        ranges.append((start + piece.start, start + piece.end, memory[at : at + size]))
+        at += size
+    return ranges
