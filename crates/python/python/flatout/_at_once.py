@@ -45,7 +45,7 @@ def at_once(call, many) -> list:
     return results
 
 
-def to_the_end(call, many, stop=lambda: None) -> list:
+def to_the_end(call, many, stop=lambda: None, at_a_time=_AT_A_TIME) -> list:
     """As :func:`at_once`, and returns or raises only when every call has ended: they look at what is the caller's, and what they
     make is seen. Once one has failed no further call begins, and ``stop`` has those that run end soon."""
     many = list(many)
@@ -64,7 +64,7 @@ def to_the_end(call, many, stop=lambda: None) -> list:
                 failed.append(error)
                 stop()
 
-    threads = [_threading.Thread(target=work, name="flatout-to-the-end", daemon=True) for _ in many[:_AT_A_TIME]]
+    threads = [_threading.Thread(target=work, name="flatout-to-the-end", daemon=True) for _ in many[:at_a_time]]
     [thread.start() for thread in threads]
     try:
         for thread in threads:

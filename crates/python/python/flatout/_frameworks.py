@@ -112,17 +112,20 @@ class Torch:
 
     def tensor(self, memory: memoryview, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         """As :meth:`NumPy.tensor`, and then on its device."""
+        return self.shaped(self._bytes(memory, at, nbytes), dtype, shape)
+
+    def shaped(self, flat: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        """The tensor whose bytes these are, on its device."""
         known = self.dtype(dtype)
         # Two of them are an element there, and rows are of whole elements.
         is_half = dtype == "F4" and shape[-1] % 2
         if known is None or is_half:
-            return RawTensor(dtype, shape, self._on_device(self._bytes(memory, at, nbytes)))
+            return RawTensor(dtype, shape, self._on_device(flat))
         if dtype == "F4":
             shape = (*shape[:-1], shape[-1] // 2)
-        if not nbytes:
+        if not len(flat):
             return self._on_device(self.torch.empty(shape, dtype=known))
-        element = max(nbytes // math.prod(shape), 1)
-        flat = self._bytes(memory, at, nbytes)
+        element = max(len(flat) // math.prod(shape), 1)
         if flat.data_ptr() % element:
             flat = flat.clone()
         return self._on_device(flat.view(known).view(shape))
@@ -133,7 +136,7 @@ class Torch:
         return self.torch.frombuffer(memory, dtype=self.torch.uint8, count=nbytes, offset=at)
 
     def _on_device(self, tensor: Any) -> Any:
-        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+        return tensor.to(self.device)
 
     def gather(self, out: memoryview, memory: Any, counts: Any, strides: Any, item_bytes: int) -> None:
         """As :meth:`NumPy.gather`."""

@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
+from . import _into
 from . import _native
 from . import _saving
 from ._frameworks import NumPy, RawTensor, Torch, framework as _framework
@@ -290,6 +291,7 @@ def stream_tensors(
     order: str = "file",
     select: Callable[[str], bool] | str | None = None,
     memory_limit: int | None = None,
+    into: Mapping[str, Any] | None = None,
     framework: str = "np",
     device: Any = "cpu",
     client: Client | None = None,
@@ -305,6 +307,9 @@ def stream_tensors(
         select: which tensors: a pattern such as ``"model.layers.3.*"``, or a function of the name.
         memory_limit: bytes that may be in flight, or fetched and not yet taken; a larger tensor comes alone. By default the
             client's setting ``memory``.
+        into: tensors by name that are there already: these alone are read, straight into them where they are contiguous, on the
+            CPU and of the type of the file, by a copy otherwise. They are yielded as they are filled, in the order of the file or
+            of the names, and are nobody else's until the iterator has ended. Without a bar.
         framework, device, client, progress: as in :func:`load_file`.
 
     Raises:
@@ -315,11 +320,18 @@ def stream_tensors(
         raise UsageError(kind="usage", cause=f"there is no order {order!r}", hint=hint)
     if memory_limit is not None and memory_limit <= 0:
         raise UsageError(kind="usage", cause=f"a memory_limit of {memory_limit} bytes")
-    client, made = client or default_client(), _framework(framework, device)
+    client = client or default_client()
+    made = _framework(framework, device) if into is None else _into.framework_of(into)
     model = find(client, _listed(urls))
-    places = [place for name, place in model.places.items() if _is_selected(name, select)]
+    if into is not None:
+        _into.check(model.places, into, made)
+    places = [place for name, place in model.places.items() if _is_selected(name, select) and (into is None or name in into)]
     if order == "names":
         places.sort(key=lambda place: place[1].name)
+    if into is not None:
+        if progress:
+            raise UsageError(kind="usage", cause="into= has no progress", hint="leave progress= out")
+        return _into.fill(client, places, into, made)
     batches = _batches(places, min(TOGETHER_BYTES, memory_limit or TOGETHER_BYTES))
     return _stream(_Ahead(client, batches, memory_limit, order == "completion", progress), made)
 

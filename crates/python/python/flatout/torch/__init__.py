@@ -1,4 +1,4 @@
-"""PyTorch: datasets over objects, and checkpoints.
+"""PyTorch: datasets over objects, checkpoints, and models that ranks share.
 
 >>> from flatout.torch import Checkpoint, MapDataset                              # doctest: +SKIP
 >>> images = MapDataset.from_prefix("s3://bucket/images/", transform=decode)      # doctest: +SKIP
@@ -8,5 +8,6 @@
 from ._checkpoint import Checkpoint
 from ._datasets import IterableDataset, MapDataset, Sample
 from ._keys import KeyTable
+from ._sharded import load_sharded, stream_sharded
 
-__all__ = ["Checkpoint", "IterableDataset", "KeyTable", "MapDataset", "Sample"]
+__all__ = ["Checkpoint", "IterableDataset", "KeyTable", "MapDataset", "Sample", "load_sharded", "stream_sharded"]

@@ -21,7 +21,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -34,6 +33,7 @@ from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
+from .._at_once import to_the_end
 from .._slices import Selection, select
 from ..client import Client, default_client
 from ..errors import AlreadyExists, NotFound, Unsupported, UsageError
@@ -262,7 +262,8 @@ class Reader(_At, StorageReader):
         for index, items in foreign.items():
             targets = [planner.resolve_tensor(item).detach() for item in items]
             copied.append(partial(self._copy_foreign, index, items, targets))
-        _run([*(partial(self._fill, url, ranges) for url, ranges in into.items()), *copied])
+        calls = [*(partial(self._fill, url, ranges) for url, ranges in into.items()), *copied]
+        to_the_end(lambda call: call(), calls, at_a_time=_AT_ONCE)
         for item in plan.items:
             if item.type != LoadItemType.BYTE_IO:
                 planner.commit_tensor(item, planner.resolve_tensor(item).detach())
@@ -391,18 +392,6 @@ def _copied(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(_copied, value))
     return value
-
-
-def _run(calls: Sequence[Callable[[], None]]) -> None:
-    """Makes calls, some at a time. The first that fails is told when none runs any more."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        running = [pool.submit(call) for call in calls]
-        try:
-            for each in running:
-                each.result()
-        finally:
-            for each in running:
-                each.cancel()
 
 
 def _save_of(client: Client, url: str) -> str | None:
