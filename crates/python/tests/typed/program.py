@@ -154,9 +154,9 @@ def of_a_writer(file: flatout.RemoteWriter) -> None:
 def of_saved_models(client: flatout.Client) -> None:
     raw = RawTensor("BF16", (2,), bytearray(4))
     info: flatout.Info = flatout.safetensors.save_file({"a": raw}, URL, {"format": "np"}, client=client, tags={"k": "v"})
-    filled: list[tuple[str, object]] = list(stream_tensors(URL, into={"a": array}, client=client))
+    filled: list[tuple[str, object]] = list(stream_tensors(URL, into={"a": raw}, client=client))
     urls: list[str] = flatout.safetensors.save_model({"a": raw}, "s3://bucket/model/", max_shard_size=1 << 30)
-    print(info, urls)
+    print(info, urls, filled)
 
 
 async def of_an_async_writer(client: flatout.AsyncClient) -> None:
