@@ -126,6 +126,15 @@ def test_text(client, bucket):
         assert file.readlines() == ["one\n", "zwölf\n"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "latin-1"])
+def test_a_text_that_goes_on_has_one_mark(client, bucket, encoding):
+    url = bucket.url("key")
+    for piece in ("one\n", "two\n"):
+        with client.open(url, "a", encoding=encoding) as file:
+            file.write(piece)
+    assert client.read(url) == "one\ntwo\n".encode(encoding)
+
+
 def test_what_others_write_with_is_written(client, bucket, tmp_path, content):
     data = {"a": content(3 * MIB), "b": list(range(1000))}
     with client.open(bucket.url("pickle"), "wb") as file:

@@ -129,8 +129,10 @@ class TextWriter(_io.TextIOWrapper):
     buffer: RemoteWriter  # type: ignore[assignment]
 
     def __init__(self, writer: RemoteWriter, encoding: str, errors: str | None, newline: str | None) -> None:
-        super().__init__(writer, encoding, errors, newline)
-        if writer.tell() == 0 and _codecs.lookup(encoding).name in ("utf-16", "utf-32"):
+        codec, is_begun = _codecs.lookup(encoding).name, writer.tell() > 0
+        # A text that goes on has its mark already.
+        super().__init__(writer, "utf-8" if is_begun and codec == "utf-8-sig" else encoding, errors, newline)
+        if not is_begun and codec in ("utf-16", "utf-32"):
             # The base class leaves the mark out where it cannot seek.
             writer.write("".encode(encoding))
 
