@@ -242,13 +242,15 @@ class Reader(_At, StorageReader):
         copied: list[Callable[[], None]] = []
         # Of one slice of a foreign checkpoint several parts may be wanted.
         foreign: dict[MetadataIndex, list[ReadItem]] = {}
+        pickled = [item for item in plan.items if item.type == LoadItemType.BYTE_IO]
+        for place, data in self.client.read_many([self._place(item.storage_index) for item in pickled], ordered=False):
+            planner.load_bytes(pickled[place], io.BytesIO(data))
         for item in plan.items:
+            if item.type == LoadItemType.BYTE_IO:
+                continue
             stored = self._metadata.storage_data[item.storage_index]
             url = self._of(stored.relative_path)
-            if item.type == LoadItemType.BYTE_IO:
-                data = self.client.read(url, stored.offset, stored.offset + stored.length)
-                planner.load_bytes(item, io.BytesIO(data))
-            elif (start := _data_of(stored)) is None:
+            if (start := _data_of(stored)) is None:
                 foreign.setdefault(item.storage_index, []).append(item)
             else:
                 selected, dtype = self._selected(item)
@@ -268,6 +270,12 @@ class Reader(_At, StorageReader):
             if item.type != LoadItemType.BYTE_IO:
                 planner.commit_tensor(item, planner.resolve_tensor(item).detach())
         return _done(None)
+
+    def _place(self, index: MetadataIndex) -> tuple[str, int, int]:
+        """Where something was stored: an object, and from where to where in it."""
+        assert self._metadata is not None
+        stored = self._metadata.storage_data[index]
+        return self._of(stored.relative_path), stored.offset, stored.offset + stored.length
 
     def _selected(self, item: ReadItem) -> tuple[Selection, torch.dtype]:
         """Which bytes of what was stored are wanted."""
@@ -317,7 +325,7 @@ class Reader(_At, StorageReader):
         if getattr(stored, "transform_descriptors", None):
             cause = f"{index.fqn!r} was transformed when it was saved, and only PyTorch can undo that"
             raise Unsupported(kind="unsupported", doing="load", object=url, cause=cause)
-        data = self.client.read(url, stored.offset, stored.offset + stored.length)
+        data = self.client.read(*self._place(index))
         whole = cast(torch.Tensor, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
         for item, target in zip(items, targets):
             part = whole
