@@ -301,6 +301,10 @@ def of_oss_connectors(endpoint: str) -> None:
     item = flatout.compat.oss.DataObject("/bucket/key", b"", "label")
     for name, label in flatout.compat.oss.imagenet_manifest_parser(item.copy()):
         print(name, label, item.key, item.size, item.label, item.writable())
+    images = flatout.compat.oss.OssMapDataset.from_prefix(URL, endpoint, transform=len)
+    stream = flatout.compat.oss.OssIterableDataset.from_objects([URL], endpoint, cred_provider=object())
+    system = flatout.compat.oss.OssDCPFileSystem(endpoint)
+    print(len(images), images[0], len(stream), system.reader(URL), system.writer(URL))
     for refused in (item.write, item.writelines, item.truncate):
         print(refused)
 

@@ -1,9 +1,11 @@
 """Packages of Alibaba Cloud's for OSS, by their names and arguments, over Flatout's engine.
 
-    # from osstorchconnector import OssCheckpoint, OssSafetensor
-    from flatout.compat.oss import OssCheckpoint, OssSafetensor
+    # from osstorchconnector import OssCheckpoint, OssIterableDataset, OssMapDataset, OssSafetensor, OssDCPFileSystem
+    from flatout.compat.oss import OssCheckpoint, OssIterableDataset, OssMapDataset, OssSafetensor, OssDCPFileSystem
     # from ossmodelconnector import OssModelConnector
     from flatout.compat.oss import OssModelConnector
+
+docs/from-osstorchconnector.md says what differs. The datasets and ``OssDCPFileSystem`` need PyTorch, which is imported with them.
 
 The functions are those of the guide to 100 Gbit/s with OSS, a recipe for loading models:
 
@@ -36,7 +38,11 @@ from ._oss_objects import url_of as _url_of
 if TYPE_CHECKING:
     from .._writer import RemoteWriter
     from ..io import RemoteFile
+    from ._oss_torch import OssDCPFileSystem as OssDCPFileSystem
+    from ._oss_torch import OssIterableDataset as OssIterableDataset
+    from ._oss_torch import OssMapDataset as OssMapDataset
 
+# Those that need PyTorch are no names of `import *`.
 __all__ = [
     "DataObject",
     "OssCheckpoint",
@@ -48,6 +54,17 @@ __all__ = [
     "list_remote_models",
     "read_remote_model",
 ]
+
+_OF_TORCH = {"OssDCPFileSystem", "OssIterableDataset", "OssMapDataset"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_TORCH:
+        from . import _oss_torch
+
+        return getattr(_oss_torch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 #: The short name of :class:`OssModelConnector`.
 OssModel = OssModelConnector
