@@ -58,7 +58,7 @@ def local_files(url: str, cache_dir: str | os.PathLike[str] | None = None, *, cl
     folder = url if url.endswith("/") else f"{url}/"
     found = [info for info in client.ls(folder, recursive=True) if not info.is_prefix and not info.url.endswith("/")]
     if not found:
-        raise NotFound(kind="not-found", doing="model", object=folder, cause="no object lies below this prefix")
+        raise NotFound(kind="not_found", doing="model", object=folder, cause="no object lies below this prefix")
     wanted = {info.url.removeprefix(folder): info for info in found if _is_wanted(info.url.removeprefix(folder), info.size)}
     told = "\n".join(f"{name} {info.etag} {info.size}" for name, info in sorted(wanted.items()))
     whole = hashlib.sha256(f"{folder}\n{told}".encode()).hexdigest()[:24]
@@ -70,7 +70,7 @@ def local_files(url: str, cache_dir: str | os.PathLike[str] | None = None, *, cl
         parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{whole}-", dir=parent))
     except OSError as error:
-        raise LocalError(kind="local", doing="model", object=str(parent), cause=str(error)) from error
+        raise LocalError(kind="local_io", doing="model", object=str(parent), cause=str(error)) from error
     try:
         for name in wanted:
             if ".." in Path(name).parts or Path(name).is_absolute():

@@ -285,6 +285,31 @@ def of_models() -> None:
     print(loaded, when, flatout.compat.oss.list_remote_models((".ckpt",)))
 
 
+def of_oss_connectors(endpoint: str) -> None:
+    checkpoint = flatout.compat.oss.OssCheckpoint(endpoint, cred_path="credentials", config_path="config.json")
+    with checkpoint.reader(URL) as reader, checkpoint.writer(URL) as writer:
+        writer.write(reader.read())
+    models = flatout.compat.oss.OssModelConnector(endpoint, region="cn-hangzhou")
+    models.prepare_directory(URL, "llama", libc_hook=False)
+    sizes: list[int | None] = [info.size for info in models.list("bucket", "llama/", fast=True)]
+    with models.open(URL, binary=False) as text:
+        print(text.read(), sizes)
+    models.close()
+    files = flatout.compat.oss.OssSafetensor(endpoint)
+    files.save_file(files.load_file(URL, device="cpu"), URL, {"format": "pt"})
+    with files.safe_open(URL) as model:
+        print(model.keys(), flatout.compat.oss.OssModel(endpoint))
+    item = flatout.compat.oss.DataObject("/bucket/key", b"", "label")
+    for name, label in flatout.compat.oss.imagenet_manifest_parser(item.copy()):
+        print(name, label, item.key, item.size, item.label, item.writable())
+    images = flatout.compat.oss.OssMapDataset.from_prefix(URL, endpoint, transform=len)
+    stream = flatout.compat.oss.OssIterableDataset.from_objects([URL], endpoint, cred_provider=object())
+    system = flatout.compat.oss.OssDCPFileSystem(endpoint)
+    print(len(images), images[0], len(stream), system.reader(URL), system.writer(URL))
+    for refused in (item.write, item.writelines, item.truncate):
+        print(refused)
+
+
 if __name__ == "__main__":
     for each in clients():
         of_a_client(each)

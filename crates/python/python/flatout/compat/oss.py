@@ -1,26 +1,123 @@
-"""The functions of Alibaba Cloud's recipe for loading models from OSS, by their names and arguments, over Flatout's
-engine.
+"""Packages of Alibaba Cloud's for OSS, by their names and arguments, over Flatout's engine.
 
-The recipe (of the guide to 100 Gbit/s with OSS) has threads that seek and write in one ``BytesIO`` without a lock,
-parts that may be of different versions of the object, and a progress that each thread counts for itself. Here every
-byte has its place from the start, all are of one version, and progress is that of the whole.
+    # from osstorchconnector import OssCheckpoint, OssIterableDataset, OssMapDataset, OssSafetensor, OssDCPFileSystem
+    from flatout.compat.oss import OssCheckpoint, OssIterableDataset, OssMapDataset, OssSafetensor, OssDCPFileSystem
+    # from ossmodelconnector import OssModelConnector
+    from flatout.compat.oss import OssModelConnector
+
+docs/from-osstorchconnector.md says what differs. The datasets and ``OssDCPFileSystem`` need PyTorch, which is imported with them.
+
+The functions are those of the guide to 100 Gbit/s with OSS, a recipe for loading models:
 
     from flatout.compat.oss import list_remote_models, read_remote_model, get_remote_model_mmtime
 
-``OSS_BUCKET_NAME`` names the bucket and ``OSS_BUCKET_ENDPOINT`` the endpoint, as there; keys come from
-``OSS_ACCESS_KEY_ID`` and ``OSS_ACCESS_KEY_SECRET``, or from wherever else Flatout finds them. A model may be named
+The recipe has threads that seek and write in one ``BytesIO`` without a lock, parts that may be of different versions of the
+object, and a progress that each thread counts for itself. Here every byte has its place from the start, all are of one version,
+and progress is that of the whole. ``OSS_BUCKET_NAME`` names the bucket and ``OSS_BUCKET_ENDPOINT`` the endpoint, as there; keys
+come from ``OSS_ACCESS_KEY_ID`` and ``OSS_ACCESS_KEY_SECRET``, or from wherever else Flatout finds them. A model may be named
 whole, too: ``oss://bucket/key``.
 """
 
+from __future__ import annotations
+
 import os as _os
 from collections.abc import Callable as _Callable
+from collections.abc import Mapping as _Mapping
 from io import BytesIO as _BytesIO
+from typing import TYPE_CHECKING, Any
 
+from .. import safetensors as _safetensors
 from .._telling import Telling
 from ..client import Client, default_client
 from ..errors import ObjectChanged, UsageError
+from ._oss_account import client_of as _client_of
+from ._oss_model import OssModelConnector
+from ._oss_objects import DataObject, imagenet_manifest_parser
+from ._oss_objects import url_of as _url_of
 
-__all__ = ["get_remote_model_mmtime", "list_remote_models", "read_remote_model"]
+if TYPE_CHECKING:
+    from .._writer import RemoteWriter
+    from ..io import RemoteFile
+    from ._oss_torch import OssDCPFileSystem as OssDCPFileSystem
+    from ._oss_torch import OssIterableDataset as OssIterableDataset
+    from ._oss_torch import OssMapDataset as OssMapDataset
+
+# Those that need PyTorch are no names of `import *`.
+__all__ = [
+    "DataObject",
+    "OssCheckpoint",
+    "OssModel",
+    "OssModelConnector",
+    "OssSafetensor",
+    "get_remote_model_mmtime",
+    "imagenet_manifest_parser",
+    "list_remote_models",
+    "read_remote_model",
+]
+
+_OF_TORCH = {"OssDCPFileSystem", "OssIterableDataset", "OssMapDataset"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_TORCH:
+        from . import _oss_torch
+
+        return getattr(_oss_torch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+#: The short name of :class:`OssModelConnector`.
+OssModel = OssModelConnector
+
+
+class OssCheckpoint:
+    """Checkpoints in OSS as files, for ``torch.save`` and ``torch.load``.
+
+    Args:
+        endpoint: of OSS, as ``"http://oss-cn-hangzhou-internal.aliyuncs.com"``.
+        cred_path: a credentials file; without it and ``cred_provider`` keys are found as by every client.
+        config_path: a configuration file.
+        cred_provider: of oss2's, in place of ``cred_path``.
+        region: without it that of the endpoint's name.
+
+    Raises:
+        UsageError: an argument or the configuration file is invalid.
+        AccessDenied: the credentials file cannot be used.
+    """
+
+    def __init__(
+        self, endpoint: str, cred_path: str = "", config_path: str = "", cred_provider: Any = None, region: str = ""
+    ) -> None:
+        self._client = _client_of("checkpointConfig", endpoint, cred_path, config_path, cred_provider, region)
+
+    def reader(self, oss_uri: str) -> RemoteFile:
+        """A checkpoint as a file, in one version."""
+        return self._client.open(_url_of(oss_uri))
+
+    def writer(self, oss_uri: str) -> RemoteWriter:
+        """A new checkpoint as a file. It is there when its ``with`` block has ended well."""
+        return self._client.open(_url_of(oss_uri), "wb")
+
+
+class OssSafetensor:
+    """Files of safetensors in OSS as tensors of PyTorch. The arguments and exceptions are those of :class:`OssCheckpoint`."""
+
+    def __init__(
+        self, endpoint: str, cred_path: str = "", config_path: str = "", cred_provider: Any = None, region: str = ""
+    ) -> None:
+        self._client = _client_of("checkpointConfig", endpoint, cred_path, config_path, cred_provider, region)
+
+    def safe_open(self, oss_uri: str, device: str | int = "cpu") -> _safetensors.safe_open:
+        """Opens a file, to read single tensors; see :class:`flatout.safetensors.safe_open`."""
+        return _safetensors.safe_open(_url_of(oss_uri), "pt", device, client=self._client)
+
+    def load_file(self, oss_uri: str, device: str | int = "cpu") -> dict[str, Any]:
+        """Reads every tensor of a file, by name; see :func:`flatout.safetensors.load_file`."""
+        return _safetensors.load_file(_url_of(oss_uri), device, framework="pt", client=self._client)
+
+    def save_file(self, tensors: _Mapping[str, Any], oss_uri: str, metadata: _Mapping[str, str] | None = None) -> None:
+        """Writes tensors to a file; see :func:`flatout.safetensors.save_file`."""
+        _safetensors.save_file(tensors, _url_of(oss_uri), metadata, client=self._client)
 
 
 def read_remote_model(

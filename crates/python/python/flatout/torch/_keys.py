@@ -100,7 +100,7 @@ class KeyTable:
         kept there: the first process lists, those that come meanwhile wait, and later ones take what it has found.
         """
         if path is None:
-            return cls.of(_below(client, url, include), url)
+            return cls.of(below(client, url, include), url)
         lock = os.open(f"{os.fspath(path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -111,7 +111,7 @@ class KeyTable:
                     hint = "name another file, or remove it"
                     raise UsageError(kind="usage", doing="open", object=os.fspath(path), cause=cause, hint=hint)
                 return table
-            return cls.of(_below(client, url, include), url, path)
+            return cls.of(below(client, url, include), url, path)
         finally:
             os.close(lock)
 
@@ -151,7 +151,8 @@ class KeyTable:
         return KeyTable, (self._path,)
 
 
-def _below(client: Client, url: str, include: str | None) -> Iterator[tuple[str, int | None]]:
+def below(client: Client, url: str, include: str | None = None) -> Iterator[tuple[str, int | None]]:
+    """The objects below a prefix, sorted: what follows the prefix in each URL, and the size."""
     for page in client.ls_pages(url, recursive=True):
         for info in page:
             name = info.url[len(url) :]

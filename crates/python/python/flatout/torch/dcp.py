@@ -214,7 +214,7 @@ class Reader(_At, StorageReader):
         except NotFound as error:
             cause = "there is no whole checkpoint"
             hint = "a save that failed leaves no .metadata; `flatout ls` shows what is there"
-            raise NotFound(kind="not-found", doing="load", object=self.url, cause=cause, hint=hint) from error
+            raise NotFound(kind="not_found", doing="load", object=self.url, cause=cause, hint=hint) from error
         metadata = pickle.loads(data)
         if not isinstance(metadata, Metadata):
             cause = f".metadata holds {type(metadata).__name__}, not that of a checkpoint"
