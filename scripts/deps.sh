@@ -4,7 +4,7 @@
 #   scripts/deps.sh list       what is missing, and how it would come
 #   scripts/deps.sh install    installs it; Debian packages need root
 #   scripts/deps.sh ensure     installs as root or with CI=true, else names the command and fails
-#   scripts/deps.sh wheel      an environment with maturin alone, and says where it is: nothing else is needed for a wheel
+#   scripts/deps.sh wheel      an environment with maturin, zig and auditwheel, and says where it is: all that a wheel needs
 #   scripts/deps.sh demo       the same with what examples/demo.py uses
 set -euo pipefail
 
@@ -63,7 +63,7 @@ main() {
         list) list ;;
         install) list && install_missing ;;
         ensure) ensure ;;
-        wheel) small_python wheel maturin ;;
+        wheel) small_python wheel auditwheel maturin packaging pyelftools ziglang ;;
         demo) small_python demo maturin numpy safetensors tqdm ;;
         *) say "write one of: list, install, ensure, wheel, demo"; exit 4 ;;
     esac
@@ -248,7 +248,7 @@ install_package_torch() {
 # stderr. Any Python with venv makes it.
 small_python() {
     local made with pins
-    pins=$(printf '^%s==\n' "${@:2}" | grep -if - "$package/requirements.txt")
+    pins=$(cat "$package"/requirements{,-wheel}.txt | grep -if <(printf '^%s==\n' "${@:2}"))
     for with in "$python3" python3; do
         "$with" -c 'import ensurepip, venv' 2>/dev/null && break
         with=

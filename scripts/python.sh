@@ -8,7 +8,7 @@
 #   scripts/python.sh prepare         what the tests need, for:
 #   scripts/python.sh part a-f|g-z|torch  a part of the tests, beside others
 #   scripts/python.sh demo            examples/demo.py, in release
-#   scripts/python.sh wheel           the wheel for everybody else, and its line tables, in dist/
+#   scripts/python.sh wheel           the wheel for everybody else, its line tables, and the sdist, in dist/
 set -euo pipefail
 shopt -s nullglob
 
@@ -76,9 +76,13 @@ case ${1:-build} in
     wheel)
         python=$(scripts/deps.sh wheel)
         rm -rf target/wheel
-        "$python/bin/maturin" build --release --interpreter "$python/bin/python" \
-            --manifest-path "$package/Cargo.toml" --strip false --out target/wheel
+        # zig links against the symbols of an old glibc, so that the wheel runs on every distribution since 2014.
+        PATH=$python/bin:$PATH "$python/bin/maturin" build --release --zig --compatibility manylinux2014 \
+            --interpreter "$python/bin/python" --manifest-path "$package/Cargo.toml" --strip false --out target/wheel
         "$python/bin/python" scripts/strip_wheel.py target/wheel/*.whl
+        told=$("$python/bin/auditwheel" show target/wheel/*.whl)
+        [[ $told == *'tag: "manylinux_2_17_'* || $told == *$'tag:\n"manylinux_2_17_'* ]] || { echo "$told"; exit 1; }
+        "$python/bin/maturin" sdist --manifest-path "$package/Cargo.toml" --out target/wheel
         mkdir -p dist
         mv target/wheel/* dist/
         ls -l dist

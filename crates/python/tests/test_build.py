@@ -1,16 +1,22 @@
 """The wheel and the demo are made by maturin and what is named for them: nothing of the test lab."""
 
+import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
+import tarfile
 import zipfile
 
 import pytest
 
 import origins
 
-PINS = (origins.ROOT / "crates/python/requirements.txt").read_text()
+PACKAGE = origins.ROOT / "crates/python"
+# Where cargo is found; the tests have a home of their own.
+HOME = {"HOME": os.environ.get("HOME", "")}
+PINS = "".join((PACKAGE / name).read_text() for name in ("requirements.txt", "requirements-wheel.txt"))
 
 
 @pytest.mark.parametrize("target", ["wheel", "demo-python"])
@@ -22,7 +28,7 @@ def test_it_is_made_without_the_test_lab(target):
     assert said.stdout.split() == ["scripts/python.sh", target.removesuffix("-python")]
 
 
-@pytest.mark.parametrize("verb, names", [("wheel", ["maturin"]), ("demo", ["maturin", "numpy", "safetensors", "tqdm"])])
+@pytest.mark.parametrize("verb, names", [("wheel", ["auditwheel", "maturin", "packaging", "pyelftools", "ziglang"]), ("demo", ["maturin", "numpy", "safetensors", "tqdm"])])
 def test_its_environment_has_what_is_named_and_no_more(tmp_path, verb, names):
     """Of an index that has nothing else, and these only as they are pinned."""
     index, cache = tmp_path / "index", tmp_path / "cache"
@@ -58,3 +64,21 @@ def put_package(index, name, version):
         program.external_attr = 0o100755 << 16
         wheel.writestr(program, "#!python\n")
         wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_the_sdist_has_all_that_a_build_needs(tmp_path):
+    maturin = pathlib.Path(sys.executable).with_name("maturin")
+    subprocess.run([maturin, "sdist", "--manifest-path", PACKAGE / "Cargo.toml", "--out", tmp_path], check=True, capture_output=True, env={**os.environ, **HOME})
+    (made,) = tmp_path.glob("flatout-*.tar.gz")
+    with tarfile.open(made) as archive:
+        archive.extractall(tmp_path)
+    root = tmp_path / made.name.removesuffix(".tar.gz")
+    modules = {str(path.relative_to(PACKAGE)) for path in (PACKAGE / "python").rglob("*.py*") if path.suffix in (".py", ".pyi")}
+    assert modules and all((root / name).is_file() for name in modules) and (root / "LICENSE-MIT").is_file()
+    # Its workspace holds together, with the versions that are locked here.
+    told = subprocess.run(["cargo", "metadata", "--offline", "--format-version", "1"], cwd=root, capture_output=True, text=True, env={**os.environ, **HOME})
+    assert told.returncode == 0, told.stderr
+    locked = (origins.ROOT / "Cargo.lock").read_text()
+    for each in json.loads(told.stdout)["packages"]:
+        assert f'name = "{each["name"]}"\nversion = "{each["version"]}"' in locked, each["id"]
+        assert all(pathlib.Path(target["src_path"]).is_file() for target in each["targets"]), each["id"]
