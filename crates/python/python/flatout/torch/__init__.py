@@ -8,5 +8,6 @@
 from ._checkpoint import Checkpoint
 from ._datasets import IterableDataset, MapDataset, Sample
 from ._keys import KeyTable
+from ._tar import InvalidTar, TarDataset
 
-__all__ = ["Checkpoint", "IterableDataset", "KeyTable", "MapDataset", "Sample"]
+__all__ = ["Checkpoint", "InvalidTar", "IterableDataset", "KeyTable", "MapDataset", "Sample", "TarDataset"]
