@@ -22,6 +22,7 @@ SKIPPED = {
         "tests/test_dcp.py",
         "tests/test_safetensors_torch.py",
         "tests/test_torch.py",
+        "tests/test_torch_loaders.py",
         "tests/test_torch_tar.py",
         "tests/test_writers_torch.py",
     },

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch.utils.data
-
 from ..errors import UsageError
 from ._epochs import Order, Sharded
+from ._loaders import Loading, Request
 from ._sources import Source
 
 if TYPE_CHECKING:
@@ -77,34 +76,21 @@ class _Objects(Source):
         sample = Sample(self.keys.url(index), self.keys.name(index), index, label, data)
         return sample if self._transform is None else self._transform(sample)
 
-    def _samples(self, indices: Sequence[int] | Iterator[int], concurrency: int | None = None) -> Iterator[Any]:
-        """Samples in this order, which are read ahead."""
-        asked: list[int] = []
 
-        def urls() -> Iterator[str]:
-            for index in indices:
-                asked.append(index)
-                yield self.keys.url(index)
-
-        for place, data in self.client.read_many(urls(), concurrency=concurrency):
-            index, asked[place] = asked[place], -1
-            yield self._sample(index, data)
-
-
-class MapDataset(_Objects, torch.utils.data.Dataset):  # type: ignore[type-arg]
+class MapDataset(_Objects, Loading):
     """Objects as samples by number, for any sampler of ``DataLoader``. A batch is read by one call of the engine.
 
     Made by :meth:`from_prefix`, :meth:`from_urls` or :meth:`from_manifest`. ``transform`` makes of a :class:`Sample` what the loader
     is to get; without it samples are what they are. It pickles without its keys, which are in a mapped file.
+
+    :meth:`loader` makes a ``DataLoader`` whose next batches are read while one is made, and so does :class:`ReadAhead`.
     """
 
-    def __getitem__(self, index: int) -> Any:
-        index = range(len(self))[index]
-        return self._sample(index, self.client.read(self.keys.url(index)))
+    def _requests(self, indices: Sequence[int]) -> list[Request]:
+        return [Request(self.keys.url(index), bytes=self.keys.size(index)) for index in indices]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A batch."""
-        return list(self._samples([range(len(self))[index] for index in indices]))
+    def _batch(self, indices: Sequence[int], read: Iterator[Buffer]) -> list[Any]:
+        return [self._sample(index, data) for data, index in zip(read, indices)]
 
 
 class IterableDataset(_Objects, Sharded):
@@ -142,4 +128,6 @@ class IterableDataset(_Objects, Sharded):
         return len(self._order)
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
-        return self._samples(numbers, self._concurrency)
+        urls = (self.keys.url(number) for number in numbers)
+        for place, data in self.client.read_many(urls, concurrency=self._concurrency):
+            yield self._sample(numbers[place], data)
