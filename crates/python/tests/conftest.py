@@ -23,6 +23,7 @@ SKIPPED = {
         "tests/test_safetensors_torch.py",
         "tests/test_torch.py",
         "tests/test_torch_loaders.py",
+        "tests/test_torch_rows.py",
         "tests/test_torch_tar.py",
         "tests/test_writers_torch.py",
     },

@@ -203,6 +203,14 @@ def test_samplers_of_pytorch_s_are_read_ahead(numbers, client):
     assert sorted(taken_of(loader)) == list(range(COUNT))
 
 
+def test_a_loader_of_other_workers_is_refused(numbers, client):
+    data = dataset(numbers, client)
+    for told, workers in ((2, 0), (0, 2), (3, 2)):
+        ahead = ReadAhead(BatchSampler(SequentialSampler(data), 8, False), num_workers=told)
+        with pytest.raises(flatout.UsageError, match=f"ReadAhead is for {max(told, 1)} workers in turn, and the loader has {workers}"):
+            next(iter(DataLoader(data, batch_sampler=ahead, num_workers=workers)))
+
+
 # Epochs that go on.
 
 

@@ -39,10 +39,11 @@ def packed(members, format=tarfile.PAX_FORMAT):
 
 
 def shard_of(shard, format):
-    names = [name_of(shard, number) for number in range(PER_SHARD)]
-    return packed(
-        [(f"{name}.{end}", data) for number, name in enumerate(names) for end, data in (("JPG", b"%d" % number * 1000), ("seg.txt", name.encode()))], format
-    )
+    members = []
+    for number in range(PER_SHARD):
+        name = name_of(shard, number)
+        members += [(f"{name}.JPG", b"%d" % number * 1000), (f"{name}.seg.txt", name.encode())]
+    return packed(members, format)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_samples_are_members_of_one_name(shards, client, tmp_path):
     sample = next(iter(data))
     assert sample["__key__"] == name_of(5, 0) and type(sample["jpg"]) is bytes
     (tmp_path / "manifest").write_text("05.tar\t1\n")
-    with pytest.raises(flatout.UsageError, match="samples of tar files have none"):
+    with pytest.raises(flatout.UsageError, match="here each object has many samples"):
         TarDataset.from_manifest(tmp_path / "manifest", base=shards.url("train/"), client=client)
 
 

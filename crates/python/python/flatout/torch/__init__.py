@@ -9,6 +9,18 @@ from ._checkpoint import Checkpoint
 from ._datasets import IterableDataset, MapDataset, Sample
 from ._keys import KeyTable
 from ._loaders import ReadAhead
+from ._rows import RowIterableDataset, RowMapDataset
 from ._tar import InvalidTar, TarDataset
 
-__all__ = ["Checkpoint", "InvalidTar", "IterableDataset", "KeyTable", "MapDataset", "ReadAhead", "Sample", "TarDataset"]
+__all__ = [
+    "Checkpoint",
+    "InvalidTar",
+    "IterableDataset",
+    "KeyTable",
+    "MapDataset",
+    "ReadAhead",
+    "RowIterableDataset",
+    "RowMapDataset",
+    "Sample",
+    "TarDataset",
+]

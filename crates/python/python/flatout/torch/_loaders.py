@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..client import Client
     from ._keys import KeyTable
 
-__all__ = ["Loading", "ReadAhead", "Request"]
+__all__ = ["Batches", "Loading", "ReadAhead", "Request"]
 
 #: What an object of unknown size counts for.
 _SMALL_BYTES = 8 << 20
@@ -77,7 +77,7 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
                 return
             batch = waiting.popleft()
             self._taken += 1
-            yield Announced(batch, list(waiting)[self._turn - 1 :: self._turn], epoch)
+            yield Announced(batch, list(waiting)[self._turn - 1 :: self._turn], self._turn, epoch)
 
 
 class Sampled(torch.utils.data.Sampler):  # type: ignore[type-arg]
@@ -102,15 +102,15 @@ class _Epoch:
 
 
 class Announced(list[int]):
-    """A batch, and those that come behind it."""
+    """A batch, and those that come behind it where ``turn`` workers get batches in turn."""
 
-    def __init__(self, batch: Sequence[int], ahead: Sequence[Sequence[int]], epoch: _Epoch | None = None) -> None:
+    def __init__(self, batch: Sequence[int], ahead: Sequence[Sequence[int]], turn: int, epoch: _Epoch | None = None) -> None:
         super().__init__(batch)
-        self.ahead, self.epoch = ahead, epoch
+        self.ahead, self.turn, self.epoch = ahead, turn, epoch
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker ends with its epoch, or hears of other batches.
-        return Announced, (list(self), self.ahead)
+        return Announced, (list(self), self.ahead, self.turn)
 
 
 class Request(NamedTuple):
@@ -129,10 +129,11 @@ class Request(NamedTuple):
 class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
     """A map dataset whose batches are read by one call of the engine, those that are announced before they are asked for."""
 
-    _begun: _Batches | None = None
+    _begun: Batches | None = None
     _of: weakref.ref[_Epoch] | None = None
 
     keys: KeyTable
+    _in_runs = False
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -157,14 +158,18 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
         """A batch."""
         numbers = range(len(self))
         wanted = [[numbers[index] for index in batch] for batch in (indices, *getattr(indices, "ahead", ()))]
-        batches = self._announced_to(indices.epoch) if isinstance(indices, Announced) else _Batches(self.client)
+        batches = self._announced_to(indices) if isinstance(indices, Announced) else Batches(self.client)
         return self._batch(wanted[0], batches.read(wanted, self._requests))
 
-    def _announced_to(self, epoch: _Epoch | None) -> _Batches:
+    def _announced_to(self, batch: Announced) -> Batches:
         """What begins the batches that are announced, until the epoch is over."""
-        batches = self._begun
+        worker = torch.utils.data.get_worker_info()
+        if batch.turn != (1 if worker is None else worker.num_workers):
+            cause = f"ReadAhead is for {batch.turn} workers in turn, and the loader has {worker.num_workers if worker else 0}"
+            raise UsageError(doing="dataset", object=self.keys.base, cause=cause, hint="give both the same `num_workers`")
+        batches, epoch = self._begun, batch.epoch
         if batches is None or not batches.is_of(self.client):
-            batches = self._begun = _Batches(self.client)
+            batches = self._begun = Batches(self.client)
         if epoch is not None and (self._of is None or self._of() is not epoch):
             self._of = weakref.ref(epoch, lambda _, begun=weakref.ref(batches): _drop(begun))
         return batches
@@ -196,7 +201,7 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
             loader_class: of the loader, as torchdata's ``StatefulDataLoader``.
             named: what else it takes.
         """
-        order = Order(self.keys.base, len(self), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size)
+        order = Order(self.keys.base, len(self), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, in_runs=self._in_runs)
         sampler = torch.utils.data.BatchSampler(Sampled(order), batch_size, drop_last)
         ahead = ReadAhead(sampler, num_workers=num_workers, batches=batches)
         return loader_class(self, batch_sampler=ahead, num_workers=num_workers, **named)
@@ -205,7 +210,7 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return {name: value for name, value in self.__dict__.items() if name not in ("_begun", "_of")}
 
 
-def _drop(batches: weakref.ref[_Batches]) -> None:
+def _drop(batches: weakref.ref[Batches]) -> None:
     begun = batches()
     if begun is not None:
         begun.drop()
@@ -219,7 +224,7 @@ class _Flight:
         self.bytes = _SMALL_BYTES if request.bytes is None else request.bytes
 
 
-class _Batches:
+class Batches:
     """Batches that have been begun, in the order in which they will be taken. For one thread and one process."""
 
     def __init__(self, client: Client) -> None:

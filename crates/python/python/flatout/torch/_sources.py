@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..client import Client, default_client
@@ -16,7 +16,10 @@ __all__ = ["Source"]
 class Source:
     """Objects by name. What is made of them is up to the datasets."""
 
-    def __init__(self, keys: KeyTable, *, client: Client | None = None) -> None:
+    def __init__(self, keys: KeyTable, *, labels: Sequence[Any] | None = None, client: Client | None = None) -> None:
+        if labels is not None:
+            cause, hint = "labels are of objects, and here each object has many samples", "name only the objects in the manifest"
+            raise UsageError(kind="usage", doing="dataset", object=keys.base, cause=cause, hint=hint)
         self.keys = keys
         self._client = client
 

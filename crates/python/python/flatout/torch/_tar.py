@@ -67,13 +67,9 @@ class TarDataset(Source, Sharded):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        labels: None = None,
-        client: Client | None = None,
+        **named: Any,
     ) -> None:
-        if labels is not None:
-            cause, hint = "the manifest has labels, and samples of tar files have none", "name only the shards in it"
-            raise UsageError(kind="usage", doing="dataset", object=keys.base, cause=cause, hint=hint)
-        Source.__init__(self, keys, client=client)
+        Source.__init__(self, keys, **named)
         Sharded.__init__(self, Order(keys.base, len(keys), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size))
         self._transform = transform
         if len(keys) < self._order.world_size:
