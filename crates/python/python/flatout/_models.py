@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _native
@@ -147,15 +148,21 @@ def _fetch_held(client: Client, file: File, ranges: list[tuple[int, int]], place
 
 def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
     """Reads the headers of files; of each it is said which tensors are wanted, where not all."""
+    return Model([file for _, file in sorted(read_headers(client, files), key=itemgetter(0))])
+
+
+def read_headers(client: Client, files: Mapping[str, set[str] | None]) -> Iterator[tuple[int, File]]:
+    """The same, each file with its number, as they arrive."""
     urls: list[str] = list(files)
-    opened: dict[int, File] = {}
     waiting, running = iter(enumerate(urls)), 0
     reads = _native.ReadQueue(client)
     try:
-        while len(opened) < len(urls):
+        while True:
             for number, url in islice(waiting, HEADS_AT_ONCE - running):
                 reads.start(number, url, 0, HEAD_BYTES)
                 running += 1
+            if not running:
+                return
             try:
                 number, buffer, version = reads.next()
             except UsageError as refused:
@@ -168,11 +175,10 @@ def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
             if missing:
                 reads.start(number, url, 0, missing, version)
             else:
-                opened[number] = _read_header(url, head, version, files[url])
                 running -= 1
+                yield number, _read_header(url, head, version, files[url])
     finally:
         reads.close()
-    return Model([file for _, file in sorted(opened.items())])
 
 
 def _missing(url: str, head: memoryview, version: Any) -> int | None:

@@ -8,6 +8,22 @@
 from ._checkpoint import Checkpoint
 from ._datasets import IterableDataset, MapDataset, Sample
 from ._keys import KeyTable
+from ._loaders import ReadAhead
+from ._rows import RowIterableDataset, RowMapDataset
 from ._sharded import load_sharded, stream_sharded
+from ._tar import InvalidTar, TarDataset
 
-__all__ = ["Checkpoint", "IterableDataset", "KeyTable", "MapDataset", "Sample", "load_sharded", "stream_sharded"]
+__all__ = [
+    "Checkpoint",
+    "InvalidTar",
+    "IterableDataset",
+    "KeyTable",
+    "MapDataset",
+    "ReadAhead",
+    "RowIterableDataset",
+    "RowMapDataset",
+    "Sample",
+    "TarDataset",
+    "load_sharded",
+    "stream_sharded",
+]

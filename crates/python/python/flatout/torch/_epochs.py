@@ -1,0 +1,178 @@
+"""The order of samples, which part of it belongs to a rank and a worker, and how far an epoch has come."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from ..errors import UsageError
+
+__all__ = ["Epochs", "Order", "Sharded"]
+
+
+class Order:
+    """The order of ``count`` samples in each epoch, as far as they are this rank's.
+
+    Args:
+        name: what the samples are of, for errors.
+        count: how many there are in all ranks.
+        shuffle: whether each epoch has another order, which ``seed`` and the epoch determine.
+        seed: of the order.
+        rank, world_size: by default as ``torch.distributed`` or the variables ``RANK`` and ``WORLD_SIZE`` say.
+        in_runs: whether a part is what lies side by side, for samples that are cheaper so, or every n-th one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        in_runs: bool = False,
+    ) -> None:
+        given = rank is not None, world_size is not None
+        if given[0] != given[1] or (rank is not None and world_size is not None and not 0 <= rank < world_size):
+            cause = f"rank {rank} of world_size {world_size}"
+            raise UsageError(kind="usage", doing="dataset", object=name, cause=cause, hint="give both, or neither")
+        self.name, self._count, self._shuffle, self._seed, self._in_runs = name, count, shuffle, seed, in_runs
+        self.rank, self.world_size = (rank, world_size) if rank is not None and world_size is not None else _of_distributed()
+
+    def __len__(self) -> int:
+        """Samples of this rank."""
+        return len(self._part(range(self._count), self.rank, self.world_size))
+
+    def of(self, epoch: int, worker: int = 0, workers: int = 1) -> torch.Tensor:
+        """The numbers of this rank's samples; of one worker of several, if any."""
+        return self._part(self._part(self._whole(epoch), self.rank, self.world_size), worker, workers)
+
+    def state(self) -> dict[str, Any]:
+        """What makes another order."""
+        return {"samples": self._count, "shuffle": self._shuffle, "seed": self._seed}
+
+    def _whole(self, epoch: int) -> torch.Tensor:
+        if not self._shuffle:
+            return torch.arange(self._count)
+        chance = torch.Generator()
+        # Epochs of one seed are no epochs of the next.
+        chance.manual_seed(random.Random(f"{self._seed} {epoch}").getrandbits(63))
+        return torch.randperm(self._count, generator=chance)
+
+    def _part(self, whole: Any, number: int, count: int) -> Any:
+        if self._in_runs:
+            return whole[len(whole) * number // count : len(whole) * (number + 1) // count]
+        return whole[number::count]
+
+
+class Epochs:
+    """Something that is iterated once in each epoch: which one is under way, and how much of it has been taken.
+
+    Whatever has been taken of an epoch, the next ``iter`` begins the next one, unless :meth:`set_epoch` or
+    :meth:`load_state_dict` came between.
+    """
+
+    _name = ""
+
+    def __init__(self) -> None:
+        self._go_to(0, {})
+        self._is_begun = self._goes_on = False
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that comes next; without it each is followed by the next."""
+        if not (self._goes_on and epoch == self._epoch):
+            self._go_to(epoch, {})
+            self._is_begun = self._goes_on = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process stands: what has been yielded by it."""
+        return {"epoch": self._epoch, "taken": self._taken, **self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind what had been yielded.
+
+        Raises:
+            UsageError: it is of other samples, another order, or another number of ranks and workers.
+        """
+        now = self._identity()
+        differs = [name for name, value in now.items() if _plain(state.get(name)) != _plain(value)]
+        if differs:
+            name = differs[0]
+            cause = f"the state is of another {name}: {state.get(name)}, not {now[name]}"
+            raise UsageError(kind="usage", doing="load_state_dict", object=self._name, cause=cause)
+        self._go_to(int(state["epoch"]), state)
+        self._is_begun = self._goes_on = True
+
+    def _iterate(self) -> Iterator[Any]:
+        """What ``__iter__`` returns. A loader may call it several times before it takes anything."""
+        if self._is_begun and not self._goes_on:
+            self.set_epoch(self._epoch + 1)
+        self._goes_on = False
+        return self._begin()
+
+    def _begin(self) -> Iterator[Any]:
+        self._is_begun = True
+        yield from self._rest()
+
+    def _go_to(self, epoch: int, state: dict[str, Any]) -> None:
+        """Stands where a state says, by default at the start of an epoch."""
+        self._epoch, self._taken = epoch, int(state.get("taken", 0))
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state has to be of."""
+        raise NotImplementedError
+
+    def _rest(self) -> Iterator[Any]:
+        """What follows ``_taken`` in this epoch, which it moves."""
+        raise NotImplementedError
+
+
+class Sharded(Epochs, torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    """A stream of samples, each in one rank and one worker of ``DataLoader``."""
+
+    def __init__(self, order: Order) -> None:
+        Epochs.__init__(self)
+        self._order, self._name = order, order.name
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate()
+
+    def _identity(self) -> dict[str, Any]:
+        return {"shard": (self._order.rank, self._order.world_size, *_worker()), **self._order.state()}
+
+    def _rest(self) -> Iterator[Any]:
+        for sample in self._samples_of(self._left()):
+            self._taken += 1
+            yield sample
+
+    def _left(self) -> list[int]:
+        """The numbers that this worker has still to yield in this epoch."""
+        left: list[int] = self._order.of(self._epoch, *_worker())[self._taken :].tolist()
+        return left
+
+    def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+def _worker() -> tuple[int, int]:
+    """This worker, of how many."""
+    worker = torch.utils.data.get_worker_info()
+    return (0, 1) if worker is None else (worker.id, worker.num_workers)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _of_distributed() -> tuple[int, int]:
+    """The rank of this process, and how many there are."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", "0")), max(int(os.environ.get("WORLD_SIZE", "1")), 1)
