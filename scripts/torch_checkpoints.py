@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checkpoints of PyTorch side by side: torch.distributed.checkpoint and torch.save by flatout.torch and by s3torchconnector.
 
-    scripts/torch_checkpoints.py FLATOUT NATIVE PYTHON [--mib 2048] [--tensors 64] [--rounds 3] [--only TOOL]...
+    scripts/torch_checkpoints.py FLATOUT NATIVE PYTHON [--mib 2048] [--tensors 64] [--rounds 3] [--only TOOL]... [--sink]
 
 FLATOUT is the program, NATIVE the native half of the package (target/release/lib_native.so), PYTHON an interpreter with torch 2 and
-the peer (pip install s3torchconnector). The origin is `flatout serve` in memory. Each run is a process of its own, the tools in
+the peer (pip install s3torchconnector). The origin is `flatout serve` in memory, which spends most of the machine on a save's MD5;
+with --sink it forgets what it takes, and saves alone are measured. Each run is a process of its own, the tools in
 turn. Prints GiB a second and CPU seconds per GiB of each run, the peak resident MiB beside the state dict, and the medians.
 """
 
@@ -50,6 +51,10 @@ else:
     def init(self, region, *, endpoint=None, **more):
         make(self, region, endpoint=url, **more)
     s3client.S3Client.__init__ = init
+    if os.environ.get("SINK"):
+        # Its .metadata is copied to its name, which a sink cannot.
+        from s3torchconnector.dcp import S3FileSystem
+        S3FileSystem.rename = lambda *_: None
     writer = lambda: S3StorageWriter(path=at, overwrite=True, **named)
     reader = lambda: S3StorageReader(path=at, **named)
     checkpoint = S3Checkpoint("us-east-1", endpoint=url, s3client_config=config)
@@ -80,7 +85,7 @@ print(json.dumps({"seconds": seconds, "cpu": used, "peak": peak}))
 
 def run(arguments, tool, job, folder):
     command = [arguments.python, "-c", RUN, tool, job, str(arguments.mib), str(arguments.tensors), URL]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(folder)})
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(folder), "SINK": "1" if arguments.sink else ""})
     if done.returncode:
         raise SystemExit(f"{tool} {job}: {done.stderr[-2000:]}")
     told, gib = json.loads(done.stdout), arguments.mib / 1024
@@ -97,8 +102,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=TOOLS)
     parser.add_argument("--job", action="append", choices=JOBS)
+    parser.add_argument("--sink", action="store_true")
     arguments = parser.parse_args()
-    tools, jobs = arguments.only or TOOLS, arguments.job or JOBS
+    tools, jobs = arguments.only or TOOLS, arguments.job or (JOBS[::2] if arguments.sink else JOBS)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "flatout"
         package.mkdir()
@@ -106,7 +112,7 @@ def main():
             if each.suffix != ".so":
                 (package / each.name).symlink_to(each)
         (package / "_native.abi3.so").symlink_to(arguments.native.resolve())
-        origin = subprocess.Popen([arguments.flatout, "serve", "--memory", "--no-auth", "--listen", f"127.0.0.1:{PORT}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        origin = subprocess.Popen([arguments.flatout, "serve", "--memory", "--no-auth", *(["--sink"] if arguments.sink else []), "--listen", f"127.0.0.1:{PORT}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             time.sleep(0.5)
             subprocess.run([arguments.flatout, "mb", "s3://bench", "--endpoint-url", URL, "--no-sign-request"], check=False)

@@ -254,6 +254,7 @@ else:
                 os.kill(os.getpid(), signal.SIGKILL)
             return done
     dcp.save(state(7), storage_writer=Killed(url, client=client))
+dist.destroy_process_group()
 """
 
 

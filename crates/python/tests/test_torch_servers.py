@@ -155,6 +155,7 @@ dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, 
 model = Model()
 model.load_weights(weights(sys.argv[1], checked({"distributed": True}, "test"), lambda: dist.group.WORLD, False))
 check_loaded(model)
+dist.destroy_process_group()
 """
 
 

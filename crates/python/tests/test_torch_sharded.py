@@ -97,6 +97,7 @@ for name, tensor in stream_sharded(url, CUT, client=client):
     assert same(tensor, wanted(name, tensors()[name], rank, ranks)), name
 shared = load_sharded(url, client=client)
 assert all(same(shared[name], tensor) for name, tensor in tensors().items())
+dist.destroy_process_group()
 """
 
 

@@ -18,9 +18,11 @@ import os
 import pickle
 import re
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -52,6 +54,10 @@ _NAME = re.compile(r"__(\d+)_(\d+)-([0-9a-f]{32})\.distcp")
 _SAVE = "flatout-save"
 #: Objects, or tensors that have to be copied into place, that a rank reads at a time. Ranges of one object are read together.
 _AT_ONCE = 4
+
+
+#: The option of torch.save is one for the whole process.
+_SAVING = threading.Lock()
 
 
 class _At:
@@ -142,6 +148,10 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Sends what is this rank's."""
         rank, save = plan.storage_data
+        with _without_crc():
+            return _done(self._written(rank, save, plan, planner))
+
+    def _written(self, rank: int, save: str, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
         results: list[WriteResult] = []
         objects = [plan.items] if self._single else [[item] for item in plan.items]
         for number, items in enumerate(objects):
@@ -152,7 +162,7 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
                 # What is no tensor first, as PyTorch has it.
                 for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
                     results.append(_written(file, name, item, planner.resolve_data(item)))
-        return _done(results)
+        return results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Publishes the checkpoint.
@@ -422,6 +432,22 @@ def _objects_of(client: Client, url: str, is_wanted: Callable[[str, float], bool
 
 def _delete(client: Client, urls: Iterable[str]) -> None:
     client.delete_many(list(urls))
+
+
+@contextmanager
+def _without_crc() -> Iterator[None]:
+    """Has torch.save leave out its CRC-32, which torch.load does not look at: the origin verifies a checksum of the whole object."""
+    serialization = torch.serialization
+    if not hasattr(serialization, "set_crc32_options"):
+        yield
+        return
+    with _SAVING:
+        before = serialization.get_crc32_options()
+        serialization.set_crc32_options(False)
+        try:
+            yield
+        finally:
+            serialization.set_crc32_options(before)
 
 
 class _Found:
