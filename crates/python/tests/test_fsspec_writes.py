@@ -327,3 +327,48 @@ def test_a_file_system_that_has_written_pickles(served):
     with pytest.raises(TypeError):
         pickle.dumps(fs.open(f"{served.name}/other", "wb"))
     assert not fs.exists(f"{served.name}/other")
+
+
+@pytest.mark.parametrize("protocol", ["flatout+s3", "flatout+oss"])
+def test_dask_writes_and_reads_back(served, protocol):
+    import dask.array
+    import dask.bag
+    import dask.dataframe as frames
+    import pandas
+
+    bucket, options = served, dict(served.origin.settings)
+    frame = pandas.DataFrame({"x": range(1000), "y": np.arange(1000) / 3})
+    whole = frames.from_pandas(frame, npartitions=4)
+    with dask.config.set(scheduler="threads"):
+        whole.to_parquet(f"{protocol}://{bucket.name}/parquet", storage_options=options)
+        again = frames.read_parquet(f"{protocol}://{bucket.name}/parquet", storage_options=options)
+        assert again.npartitions == 4
+        pandas.testing.assert_frame_equal(again.compute().sort_index(), frame, check_names=False)
+        whole.to_csv(f"{protocol}://{bucket.name}/csv/*.csv", index=False, storage_options=options)
+        assert frames.read_csv(f"{protocol}://{bucket.name}/csv/*.csv", storage_options=options).x.sum().compute() == 499500
+        bag = dask.bag.from_sequence(["one", "two", "three"], npartitions=2)
+        bag.to_textfiles(f"{protocol}://{bucket.name}/text/*.txt.gz", storage_options=options)
+        assert [line.strip() for line in dask.bag.read_text(f"{protocol}://{bucket.name}/text/*.txt.gz", storage_options=options).compute()] == ["one", "two", "three"]
+        ones = dask.array.ones((100, 100), chunks=(50, 50))
+        ones.to_zarr(f"{protocol}://{bucket.name}/array.zarr", storage_options=options)
+        assert dask.array.from_zarr(f"{protocol}://{bucket.name}/array.zarr", storage_options=options).sum().compute() == 10_000
+
+
+@pytest.mark.parametrize("protocol", ["flatout+s3", "flatout+oss"])
+def test_datasets_of_hugging_face_write_and_read_back(served, protocol, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    options, url = dict(served.origin.settings), f"{protocol}://{served.name}"
+    made = datasets.Dataset.from_dict({"text": [f"line {number}" for number in range(500)], "label": list(range(500))})
+    made.save_to_disk(f"{url}/saved", num_shards=3, storage_options=options)
+    assert datasets.load_from_disk(f"{url}/saved", storage_options=options)[:] == made[:]
+    made.to_parquet(f"{url}/part.parquet", storage_options=options)
+    made.to_json(f"{url}/part.jsonl", storage_options=options)
+    for kind, name in (("parquet", "part.parquet"), ("json", "part.jsonl")):
+        loaded = datasets.load_dataset(kind, data_files=f"{url}/{name}", split="train", storage_options=options)
+        assert loaded[:] == made[:], kind
+        streamed = datasets.load_dataset(kind, data_files=f"{url}/{name}", split="train", streaming=True, storage_options=options)
+        assert [each["label"] for each in streamed] == list(range(500)), kind
