@@ -102,3 +102,17 @@ def test_a_model_is_saved_in_files_with_an_index(client, bucket):
     assert save_model(fewer, bucket.url("new"), client=client) == [bucket.url("new/model.safetensors")]
     with pytest.raises(flatout.UsageError, match="max_shard_size is 0"):
         save_model(fewer, folder, max_shard_size=0, client=client)
+
+
+def test_a_model_that_is_there_is_kept(client, bucket):
+    tensors = {name: np.full(1000, number, np.float32) for number, name in enumerate("abcd")}
+    url = bucket.url("model/")
+    save_model(tensors, url, max_shard_size=5000, client=client)
+    before = {info.url: info.etag for info in client.ls(url)}
+    other = {name: array + 1 for name, array in tensors.items()}
+    for most in (5000, 100_000):
+        with pytest.raises(flatout.AlreadyExists, match="model.safetensors.index.json.*there already"):
+            save_model(other, url, max_shard_size=most, client=client, overwrite=False)
+    assert {info.url: info.etag for info in client.ls(url)} == before
+    save_model(other, bucket.url("new/"), max_shard_size=5000, client=client, overwrite=False)
+    assert np.array_equal(load_model(bucket.url("new/"), client=client)["d"], other["d"])

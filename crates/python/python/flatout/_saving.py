@@ -14,7 +14,7 @@ from ._frameworks import _ML_DTYPES, _NUMPY, _TORCH, RawTensor
 from ._models import INDEX
 from ._writer import RemoteWriter
 from .client import Client
-from .errors import UsageError
+from .errors import AlreadyExists, UsageError
 
 #: The largest file of a model, as Hugging Face's libraries have it.
 SHARD_BYTES = 5_000_000_000
@@ -203,6 +203,10 @@ def write_model(
     names = [f"model-{number:05}-of-{len(files):05}.safetensors" for number in range(1, len(files) + 1)]
     if len(files) == 1:
         names = ["model.safetensors"]
+    is_new = options.get("overwrite", True) is False
+    if is_new and client.exists(folder + INDEX):
+        cause = "a model is there already, and overwrite=False"
+        raise AlreadyExists(kind="changed", doing="save", object=folder + INDEX, cause=cause, hint="save to another folder")
     running: list[RemoteWriter] = []
 
     def one(at: int) -> None:
@@ -216,8 +220,8 @@ def write_model(
             "metadata": {"total_size": sum(each.nbytes for each in saved)},
             "weight_map": {each.name: name for name, file in zip(names, files) for each in file},
         }
-        # It replaces what an earlier model has left, and is of a type of its own.
-        left = {name: value for name, value in options.items() if name not in ("overwrite", "if_match", "content_type")}
+        # It is of a type of its own, and the condition was one for a file.
+        left = {name: value for name, value in options.items() if name not in ("if_match", "content_type")}
         client.write(folder + INDEX, json.dumps(index, indent=2).encode(), **left)
         urls.append(folder + INDEX)
     return urls
