@@ -227,7 +227,7 @@ install_package_torch() {
         rm -rf "$debian_13.building"
         as_owner mkdir -p "$cache"
         # shellcheck disable=SC2086 # none where it is not known: Debian's own
-        debootstrap --variant=minbase --include="$DEBIAN_13" trixie "$debian_13.building" $mirror >"$debian_13.log" 2>&1 ||
+        debootstrap --force-check-gpg --variant=minbase --include="$DEBIAN_13" trixie "$debian_13.building" $mirror >"$debian_13.log" 2>&1 ||
             { tail -20 "$debian_13.log"; exit 1; }
         rm -rf "$debian_13.building/var/cache/apt" "$debian_13.building/var/lib/apt/lists" "$debian_13.log"
         mv "$debian_13.building" "$debian_13"

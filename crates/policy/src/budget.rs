@@ -76,6 +76,11 @@ impl Budget {
         self.held() > self.limit
     }
 
+    /// Whether something was asked for that has not been granted.
+    pub fn is_waited_for(&self) -> bool {
+        !self.wishes.is_empty()
+    }
+
     pub fn new_holder(&mut self) -> Holder {
         self.next += 1;
         self.next

@@ -108,6 +108,8 @@ def test_the_id_of_a_checkpoint_is_its_url(client, bucket):
         assert not Writer.validate_checkpoint_id(wrong) and not Reader.validate_checkpoint_id(wrong)
     with pytest.raises(dcp.api.CheckpointException, match="no URL was given"):
         dcp.save(state(), storage_writer=Writer(client=client))
+    with pytest.raises(dcp.api.CheckpointException, match="no URL was given"):
+        loaded(None, client)
 
 
 def test_pytorch_reads_what_we_write_and_we_read_what_it_writes(client, bucket, tmp_path):
@@ -186,6 +188,85 @@ def test_a_checkpoint_that_is_not_there_is_told(client, bucket):
         loaded(url, client)
 
 
+def test_a_writer_is_used_again_and_again(client, bucket):
+    url, writer = bucket.url("run"), Writer(bucket.url("run"), single_file_per_rank=False, client=client)
+    dcp.save(state(1.0), storage_writer=writer)
+    before = names(client, url)
+    dcp.save(state(2.0), storage_writer=writer)
+    assert set(names(client, url)) & set(before) == {".metadata"}
+    for broken in ("model.scalar", "step"):
+
+        class Planner(dcp.DefaultSavePlanner):
+            def resolve_data(self, item):
+                if item.index.fqn == broken:
+                    raise RuntimeError("it breaks")
+                return super().resolve_data(item)
+
+        with pytest.raises(dcp.api.CheckpointException, match="it breaks"):
+            dcp.save(state(3.0), storage_writer=writer, planner=Planner())
+        check_same(loaded(url, client), state(2.0))
+    assert type(pickle.loads(pickle.dumps(writer))) is Writer and pickle.loads(pickle.dumps(writer)).url == url
+
+
+def test_a_plan_of_before_and_ranks_that_do_not_talk_are_refused(client, bucket):
+    class Caching(dcp.DefaultSavePlanner):
+        """As with enable_plan_caching of PyTorch 2.7."""
+
+        kept = None
+
+        def finish_plan(self, plan):
+            Caching.kept = Caching.kept or super().finish_plan(plan)
+            return Caching.kept
+
+    url = bucket.url("run")
+    dcp.save(state(1.0), storage_writer=Writer(url, client=client), planner=Caching())
+    with pytest.raises(dcp.api.CheckpointException, match="plan of an earlier save"):
+        dcp.save(state(2.0), storage_writer=Writer(url, client=client), planner=Caching())
+    check_same(loaded(url, client), state(1.0))
+    with pytest.raises(flatout.Unsupported, match="use_collectives"):
+        Writer(url, client=client).set_up_storage_writer(True, rank=0, use_collectives=False)
+
+
+def test_saves_beside_each_other_go_each_to_its_own_url(client, bucket):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        writer = Writer(client=client)
+        saving = [dcp.async_save(state(number), checkpoint_id=bucket.url(f"run/{number}"), storage_writer=writer) for number in range(1, 5)]
+        [each.result() for each in saving]
+    finally:
+        torch.distributed.destroy_process_group()
+    for number in range(1, 5):
+        assert len(names(client, bucket.url(f"run/{number}"))) == 2
+        check_same(loaded(bucket.url(f"run/{number}"), client), state(number))
+
+
+def test_a_planner_may_load_through_tensors_of_its_own(client, bucket):
+    class Materialising(dcp.DefaultLoadPlanner):
+        """As the documentation of LoadPlanner shows."""
+
+        def resolve_tensor(self, item):
+            return torch.full_like(super().resolve_tensor(item), -1)
+
+        def commit_tensor(self, item, tensor):
+            super().resolve_tensor(item).copy_(tensor)
+
+    url, into = bucket.url("run"), empty()
+    dcp.save(state(), storage_writer=Writer(url, client=client))
+    with torch.inference_mode():
+        dcp.load(into, storage_reader=Reader(url, client=client), planner=Materialising())
+    check_same(into, state())
+
+
+def test_tensors_that_share_memory_are_loaded(client, bucket):
+    url, shared = bucket.url("run"), torch.randn(50, 40)
+    saved = {"model": {"head": shared, "embedding": shared, "row": shared[3], "other": torch.randn(9)}}
+    dcp.save(saved, storage_writer=Writer(url, client=client))
+    target = torch.zeros(50, 40)
+    into = {"model": {"head": target, "embedding": target, "row": target[3], "other": torch.zeros(9)}}
+    loaded(url, client, into)
+    assert all(torch.equal(into["model"][name], tensor) for name, tensor in saved["model"].items())
+
+
 def test_async_save_goes_on_beside_training(client, bucket):
     url, live = bucket.url("run"), state()
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -212,11 +293,20 @@ def test_old_checkpoints_go_and_nothing_else(client, bucket):
     assert all(client.exists(url) for url in [*kept, left])
     for step in (2, 3):
         check_same(loaded(f"{run}/step-{step}", client), state(1 + step))
-    assert gc_old(run, 2, unfinished_after=0, client=client) == []
+    assert gc_old(run, 2, unfinished_after=-60, client=client) == []
     assert not client.exists(left) and all(client.exists(url) for url in kept)
     check_same(loaded(f"{run}/step-3", client), state(4))
     assert gc_old(run, 0, client=client) == [f"{run}/step-2", f"{run}/step-3"]
     assert sorted(info.url for info in client.ls(run + "/", recursive=True)) == sorted(kept)
+    # A copy is somebody else's, with or without what was noted at its .metadata.
+    dcp.save(state(5), storage_writer=Writer(f"{run}/step-10", client=client))
+    dcp.save(state(6), storage_writer=Writer(f"{run}/step-9", client=client))
+    for info in client.ls(f"{run}/step-9/"):
+        client.copy(info.url, f"{run}/best/{info.name}")
+        client.write(f"{run}/plain/{info.name}", client.read(info.url))
+    assert gc_old(run, 0, unfinished_after=-60, client=client) and gc_old(run, 0, unfinished_after=-60, client=client) == []
+    for name in ("best", "plain"):
+        check_same(loaded(f"{run}/{name}", client), state(6))
     with pytest.raises(flatout.UsageError, match="keep=-1"):
         gc_old(run, -1, client=client)
 
@@ -293,4 +383,4 @@ def test_other_ranks_load_what_these_have_saved(client, bucket, ranks, serve):
     codes, told = ranks(1, "load", url, serve.url, "whole")
     assert codes == [0], told
     assert uploads(serve, url) == [] and len(names(client, url)) > 4
-    assert gc_old(url, 1, unfinished_after=0, client=client) == [] and len(names(client, url)) == 4
+    assert gc_old(url, 1, unfinished_after=-60, client=client) == [] and len(names(client, url)) == 4

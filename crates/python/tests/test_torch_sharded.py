@@ -32,6 +32,8 @@ def tensors():
         "2.deep": torch.randn(31, 17, 512, generator=chance),
         # Few long rows: their parts are ranges of their own.
         "2.tall": torch.randn(2, 600_000, generator=chance),
+        # Uneven: one rank's part is large enough for ranges of its own, another's is not.
+        "2.uneven.columns": torch.randn(4, 5, 30_000, generator=chance),
         "2.small.columns": torch.randn(9, 30, generator=chance),
         "2.rows": torch.randn(400, 300, generator=chance).to(torch.float8_e4m3fn),
         "2.nothing.rows": torch.empty(0, 5),
@@ -96,6 +98,11 @@ client = flatout.Client(endpoint_url=endpoint)
 for name, tensor in stream_sharded(url, CUT, client=client):
     assert same(tensor, wanted(name, tensors()[name], rank, ranks)), name
 shared = load_sharded(url, client=client)
+try:
+    load_sharded(url, select="1.rows" if rank else "*", client=client)
+    raise AssertionError("other arguments are refused")
+except flatout.UsageError as error:
+    assert "different arguments" in str(error)
 assert all(same(shared[name], tensor) for name, tensor in tensors().items())
 dist.destroy_process_group()
 """
@@ -115,9 +122,9 @@ def test_ranks_fetch_each_byte_once(serve, model, tmp_path):
         finally:
             [each.kill() for each in running]
         assert [each.returncode for each in running] == [0] * ranks, "\n".join(told)
-        # Twice each, and by each rank the heads of both files, and small tensors.
+        # Twice each, and by each rank three times the heads of both files, and small tensors.
         fetched = sum(line["bytes"] for line in serve.requests()[before:] if line["method"] == "GET")
-        assert size * 2 <= fetched < size * 2.05 + ranks * 4 * (512 << 10), (fetched / size, size)
+        assert size * 2 <= fetched < size * 2.05 + ranks * 6 * (512 << 10), (fetched / size, size)
 
 
 def test_tensors_are_filled_where_they_are(client, model):
@@ -133,6 +140,11 @@ def test_tensors_are_filled_where_they_are(client, model):
         list(stream_tensors(model, into=others, order="names", client=client))
     assert all(torch.equal(target, tensors()[name].to(target.dtype)) for name, target in others.items())
     assert not wide[:, 1::2].any()
+    # Tied ones, and parameters where gradients are on.
+    tied = torch.zeros(1000, 700, requires_grad=True)
+    both = {"1.rows": tied, "1.bias": torch.nn.Parameter(torch.zeros(1003, dtype=torch.float64))}
+    list(stream_tensors(model, into={**both, "1.whole": tied.detach().view(-1)[: 700 * 701].view(700, 701)}, client=client))
+    assert torch.equal(both["1.bias"], tensors()["1.bias"].double()) and torch.equal(tied.detach().view(-1)[: 700 * 701], tensors()["1.whole"].view(-1))
     arrays = {"2.tall": np.zeros((2, 600_000), np.float32), "1.rows": np.zeros((1000, 700), np.float64)}
     list(stream_tensors(model, into=arrays, client=client))
     assert all(np.array_equal(array, tensors()[name].numpy().astype(array.dtype)) for name, array in arrays.items())
@@ -151,6 +163,8 @@ def test_what_cannot_be_filled_is_refused_before_anything_is(client, model):
     frozen.flags.writeable = False
     with pytest.raises(flatout.UsageError, match="read-only"):
         stream_tensors(model, into={"1.norm": frozen}, client=client)
+    with pytest.raises(flatout.UsageError, match="for each framework"):
+        stream_tensors(model, into={"1.norm": good, "1.bias": np.zeros(1003, np.float32)}, client=client)
     with pytest.raises(flatout.UsageError, match="progress"):
         stream_tensors(model, into={"1.norm": good}, progress=True, client=client)
     assert not good.any()

@@ -86,6 +86,11 @@ impl Pool {
         self.lock().budget.is_over()
     }
 
+    /// Whether somebody waits for memory.
+    pub(crate) fn is_short(&self) -> bool {
+        self.lock().budget.is_waited_for()
+    }
+
     /// Bytes that are held now, charged and granted.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.lock().budget.held()

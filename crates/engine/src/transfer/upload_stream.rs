@@ -107,7 +107,10 @@ pub(super) async fn lead_stream(
             }
             () = accepted_one(parts), if !may_give => continue,
             // Nobody gives memory back: the first room has to, whether another follows or not.
-            () = tokio::time::sleep(SHORT_OF_MEMORY), if first.is_some() && given == taken => {
+            () = tokio::time::sleep(SHORT_OF_MEMORY), if first.is_some() => {
+                if given > taken && !shard.shared.pool.is_short() {
+                    continue;
+                }
                 let begun = begin(shard, hold, None).await?;
                 if let Some(room) = first.take() {
                     start_part(hold, 1, room).await;

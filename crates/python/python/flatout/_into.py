@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+import numpy
+
 from ._frameworks import NumPy, RawTensor, Torch
+from ._in_order import in_order
 from ._models import File, Tensor, UnknownTensor, fetch, fetch_into
 from .client import Client
 from .errors import UsageError
 
-#: Tensors of one file that lie side by side are read by one call up to so many bytes, and so many calls run at a time.
+#: Tensors of one file are read by one call up to so many bytes.
 _GROUP_BYTES = 64 << 20
-_GROUPS_AT_ONCE = 8
 
 _Place = tuple[File, Tensor]
 
@@ -42,65 +44,86 @@ def check(places: Mapping[str, _Place], into: Mapping[str, Any], made: NumPy | T
         if tuple(getattr(target, "shape", ())) != wanted or not hasattr(target, "dtype"):
             cause = f"the tensor {name!r} is {wanted}, and what it is to go into {tuple(getattr(target, 'shape', ())) or target!r}"
             raise UsageError(kind="usage", doing="read", object=file.url, cause=cause)
+        if isinstance(made, Torch) != hasattr(target, "data_ptr"):
+            cause = f"{name!r} is to go into {type(target).__name__}, and others into another framework's"
+            raise UsageError(kind="usage", doing="read", object=file.url, cause=cause, hint="call it for each framework")
         if isinstance(made, NumPy) and not target.flags.writeable:
             raise UsageError(kind="usage", doing="read", object=file.url, cause=f"the array for {name!r} is read-only")
 
 
-def fill(client: Client, places: Iterable[_Place], into: Mapping[str, Any], made: NumPy | Torch) -> Iterator[tuple[str, Any]]:
-    """Fills tensors in this order, several calls ahead; each comes when it is filled. When this ends, also if it is closed or
-    raises, nothing is written to any of them any more."""
-    waiting, running = deque(_groups(places)), deque[tuple[list[_Place], "Future[None]"]]()
-    pool = ThreadPoolExecutor(_GROUPS_AT_ONCE, "flatout-into")
-    try:
-        while waiting or running:
-            while waiting and len(running) < _GROUPS_AT_ONCE:
-                group = waiting.popleft()
-                running.append((group, pool.submit(_fill, client, group, into, made)))
-            group, ended = running.popleft()
-            ended.result()
-            for _, tensor in group:
-                yield tensor.name, into[tensor.name]
-    finally:
-        pool.shutdown(cancel_futures=True)
+def fill(client: Client, places: Iterable[_Place], into: Mapping[str, Any], made: NumPy | Torch, limit: int | None) -> Iterator[tuple[str, Any]]:
+    """Fills tensors in this order, several calls ahead; each comes when it is filled. Those that need a copy are held up to the limit.
+    When this ends, also if it is closed or raises, nothing is written to any of them any more."""
+    groups = list(_groups(places, into, made))
+    calls = ((0 if views else group[0][1].nbytes, partial(_read, client, group, views, made)) for group, views in groups)
+    for (group, _), read in zip(groups, in_order(calls, limit or client.memory_limit)):
+        if read is not None:
+            # By the caller's thread: what it has said of gradients and streams holds here.
+            _copy(group[0], into[group[0][1].name], read, made)
+            del read
+        for _, tensor in group:
+            yield tensor.name, into[tensor.name]
 
 
-def _groups(places: Iterable[_Place]) -> Iterator[list[_Place]]:
+def _groups(places: Iterable[_Place], into: Mapping[str, Any], made: NumPy | Torch) -> Iterator[tuple[list[_Place], list[memoryview]]]:
+    """Tensors that one call reads, and where they go; nowhere yet where one needs a copy, which is alone."""
     group: list[_Place] = []
+    views: list[memoryview] = []
     held = 0
+    taken = Taken()
     for file, tensor in places:
-        if group and (group[-1][0] is not file or held + tensor.nbytes > _GROUP_BYTES):
-            yield group
-            group, held = [], 0
-        group.append((file, tensor))
-        held += tensor.nbytes
-    if group:
-        yield group
-
-
-def _fill(client: Client, group: list[_Place], into: Mapping[str, Any], made: NumPy | Torch) -> None:
-    file = group[0][0]
-    ranges, views = [], []
-    for _, tensor in group:
-        target = into[tensor.name]
-        view = _view(target, made.dtype(tensor.dtype))
-        if view is not None:
-            ranges.append((tensor.start, tensor.end))
+        view = _view(into[tensor.name], made.dtype(tensor.dtype))
+        is_straight = view is not None and taken.is_free(view)
+        if group and (not is_straight or group[-1][0] is not file or held + tensor.nbytes > _GROUP_BYTES):
+            yield group, views
+            group, views, held = [], [], 0
+        if is_straight:
+            assert view is not None
+            group.append((file, tensor))
             views.append(view)
-        elif tensor.nbytes:
-            _copy(client, file, tensor, target, made)
-    fetch_into(client, file, ranges, views)
+            held += tensor.nbytes
+        else:
+            yield [(file, tensor)], []
+    if group:
+        yield group, views
 
 
-def _copy(client: Client, file: File, tensor: Tensor, target: Any, made: NumPy | Torch) -> None:
-    memory = fetch(client, file, tensor.start, tensor.end)
-    read = made.tensor(memory, 0, tensor.nbytes, tensor.dtype, tensor.shape)
+class Taken:
+    """Memory that is filled by now: one call may not write what another writes, as tied weights would have it."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def is_free(self, view: memoryview) -> bool:
+        """Whether none of these bytes is taken; they are from now on."""
+        start = numpy.frombuffer(view, numpy.uint8).ctypes.data
+        end, at = start + view.nbytes, bisect_right(self._starts, start)
+        if (at and self._ends[at - 1] > start) or (at < len(self._starts) and self._starts[at] < end):
+            return False
+        self._starts.insert(at, start)
+        self._ends.insert(at, end)
+        return True
+
+
+def _read(client: Client, group: list[_Place], views: list[memoryview], made: NumPy | Torch) -> Any:
+    file = group[0][0]
+    if views:
+        fetch_into(client, file, [(tensor.start, tensor.end) for _, tensor in group], views)
+        return None
+    tensor = group[0][1]
+    return made.tensor(fetch(client, file, tensor.start, tensor.end), 0, tensor.nbytes, tensor.dtype, tensor.shape)
+
+
+def _copy(place: _Place, target: Any, read: Any, made: NumPy | Torch) -> None:
+    file, tensor = place
     if isinstance(read, RawTensor):
         cause = f"{tensor.name!r} is of {tensor.dtype}, which nothing here converts"
         raise UsageError(kind="usage", doing="read", object=file.url, cause=cause, hint="load_file gives its bytes")
     if isinstance(made, NumPy):
         target[...] = read
     else:
-        target.copy_(read)
+        target.detach().copy_(read)
 
 
 def _view(target: Any, dtype: Any) -> memoryview | None:

@@ -11,11 +11,12 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from .client import Client, default_client
-from .errors import LocalError, NotFound, UsageError
+from .errors import LocalError, NotFound, ObjectChanged, UsageError
 from .safetensors import load_model
 
 __all__ = ["from_pretrained", "local_files", "state_dict"]
@@ -56,27 +57,31 @@ def local_files(url: str, cache_dir: str | os.PathLike[str] | None = None, *, cl
         raise UsageError(kind="usage", doing="model", object=url, cause="this is no URL of a bucket", hint="s3://… or oss://…")
     client = client or default_client()
     folder = url if url.endswith("/") else f"{url}/"
-    found = [info for info in client.ls(folder, recursive=True) if not info.is_prefix and not info.url.endswith("/")]
-    if not found:
-        raise NotFound(kind="not_found", doing="model", object=folder, cause="no object lies below this prefix")
-    wanted = {info.url.removeprefix(folder): info for info in found if _is_wanted(info.url.removeprefix(folder), info.size)}
-    told = "\n".join(f"{name} {info.etag} {info.size}" for name, info in sorted(wanted.items()))
-    whole = hashlib.sha256(f"{folder}\n{told}".encode()).hexdigest()[:24]
     parent = Path(cache_dir) if cache_dir is not None else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flatout" / "models"
+    wanted = _listed(client, folder)
+    told = "\n".join(f"{name} {version}" for name, version in sorted(wanted.items()))
+    whole = hashlib.sha256(f"{folder}\n{told}".encode()).hexdigest()[:24]
     target = parent / whole
     if target.is_dir():
         return str(target)
+    for name in wanted:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise UsageError(kind="usage", doing="model", object=folder + name, cause="the key leads out of the folder")
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
         making = Path(tempfile.mkdtemp(prefix=f".{whole}-", dir=parent))
     except OSError as error:
         raise LocalError(kind="local_io", doing="model", object=str(parent), cause=str(error)) from error
     try:
         for name in wanted:
-            if ".." in Path(name).parts or Path(name).is_absolute():
-                raise UsageError(kind="usage", doing="model", object=folder + name, cause="the key leads out of the folder")
             (making / name).parent.mkdir(parents=True, exist_ok=True)
-        client.download_many((info.url, making / name) for name, info in wanted.items())
+        client.download_many([(folder + name, making / name) for name in wanted])
+        if _listed(client, folder) != wanted:
+            cause = "an object was replaced while the model was fetched"
+            raise ObjectChanged(kind="changed", doing="model", object=folder, cause=cause, hint="try it again")
+        # As other folders of the user's, which tempfile makes for the user alone.
+        making.chmod(parent.stat().st_mode & 0o777)
         try:
             making.rename(target)
         except OSError:
@@ -86,6 +91,22 @@ def local_files(url: str, cache_dir: str | os.PathLike[str] | None = None, *, cl
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return str(target)
+
+
+def _listed(client: Client, folder: str) -> dict[str, tuple[str | None, float | None, int | None]]:
+    """The files of a model but its weights, and which version each is of."""
+    found = [info for info in client.ls(folder, recursive=True) if not info.is_prefix and not info.url.endswith("/")]
+    if not found:
+        raise NotFound(kind="not_found", doing="model", object=folder, cause="no object lies below this prefix")
+    named = ((info.url.removeprefix(folder), info) for info in found)
+    return {name: (info.etag, info.modified, info.size) for name, info in named if _is_wanted(name, info.size)}
+
+
+def _sweep(parent: Path) -> None:
+    """Removes what killed processes have left."""
+    for each in parent.glob(".*-*"):
+        if time.time() - each.stat().st_mtime > 86400:
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def from_pretrained(cls: Any, url: str, *, config: Any = None, client: Client | None = None, **named: Any) -> Any:

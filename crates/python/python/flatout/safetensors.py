@@ -19,7 +19,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
-from . import _into
 from . import _native
 from . import _saving
 from ._frameworks import NumPy, RawTensor, Torch, framework as _framework
@@ -321,6 +320,9 @@ def stream_tensors(
     if memory_limit is not None and memory_limit <= 0:
         raise UsageError(kind="usage", cause=f"a memory_limit of {memory_limit} bytes")
     client = client or default_client()
+    if into is not None:
+        from . import _into
+
     made = _framework(framework, device) if into is None else _into.framework_of(into)
     model = find(client, _listed(urls))
     if into is not None:
@@ -331,7 +333,7 @@ def stream_tensors(
     if into is not None:
         if progress:
             raise UsageError(kind="usage", cause="into= has no progress", hint="leave progress= out")
-        return _into.fill(client, places, into, made)
+        return _into.fill(client, places, into, made, memory_limit)
     batches = _batches(places, min(TOGETHER_BYTES, memory_limit or TOGETHER_BYTES))
     return _stream(_Ahead(client, batches, memory_limit, order == "completion", progress), made)
 

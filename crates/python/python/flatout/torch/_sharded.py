@@ -16,7 +16,7 @@ from .. import _native
 from .._frameworks import Torch
 from .._models import File, Tensor, find
 from ..client import Client, default_client
-from ..errors import UsageError
+from ..errors import ObjectChanged, UsageError
 from ..safetensors import _Ahead, _is_selected, _listed
 
 __all__ = ["load_sharded", "stream_sharded"]
@@ -106,6 +106,7 @@ def stream_sharded(
         for name, (file, tensor) in model.places.items()
         if _is_selected(name, select)
     )
+    ranks.agree(model.files[0].url, [(file.url, str(file.version.etag), file.size) for file in model.files], [(part.tensor.name, part.shape) for part in parts])
     ranges = deque(each for part in parts for each in part.ranges)
     return _stream(_Ahead(client, ranges, memory_limit, False, progress), parts, made)  # type: ignore[arg-type]
 
@@ -162,7 +163,8 @@ def _part(file: File, tensor: Tensor, dimension: int | None, ranks: _Ranks) -> _
     first, last = ranks.share(length)
     shape = (*tensor.shape[:dimension], last - first, *tensor.shape[dimension + 1 :])
     row = length * inner
-    if outer == 1 or (last - first) * inner >= _ALONE_BYTES:
+    # As large as the smallest part is: all ranks have to go the same way.
+    if outer == 1 or length // ranks.count * inner >= _ALONE_BYTES:
         pieces = [bytes_of(at * row + first * inner, at * row + last * inner) for at in range(outer)]
         return _Part(tensor, shape, pieces or [bytes_of(0, 0)], lambda read: read)
     if size < _ALONE_BYTES or outer < ranks.count:
@@ -186,6 +188,23 @@ class _Ranks:
                 raise UsageError(kind="usage", doing="load", object="", cause=cause)
             if "nccl" in dist.get_backend(group):
                 self._device = torch.device(device)
+
+    def agree(self, url: str, files: list[Any], parts: list[tuple[str, tuple[int, ...]]]) -> None:
+        """Sees that all ranks have found the same.
+
+        Raises:
+            ObjectChanged: some have found another version of a file.
+            UsageError: some have been given other arguments.
+        """
+        if self.count == 1:
+            return
+        told: list[Any] = [None] * self.count
+        dist.all_gather_object(told, (files, [name for name, _ in parts]), group=self._group)
+        if any(files != told[0][0] for files, _ in told):
+            cause = "ranks have found different versions of the model: it was replaced while they opened it"
+            raise ObjectChanged(kind="changed", doing="load", object=url, cause=cause, hint="load it again")
+        if any(names != told[0][1] for _, names in told):
+            raise UsageError(kind="usage", doing="load", object=url, cause="ranks were given different arguments")
 
     def share(self, length: int, rank: int | None = None) -> tuple[int, int]:
         """Which indices of so many are a rank's, by default this one's: as ``torch.tensor_split`` has it."""

@@ -13,6 +13,7 @@ all, also where one replaces another. Needs PyTorch 2.3.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import os
 import pickle
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -36,9 +38,11 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 from torch.futures import Future
 
 from .._at_once import to_the_end
+from .._in_order import in_order
+from .._into import Taken
 from .._slices import Selection, select
 from ..client import Client, default_client
-from ..errors import AlreadyExists, NotFound, Unsupported, UsageError
+from ..errors import AlreadyExists, FlatoutError, NotFound, Unsupported, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
@@ -50,12 +54,14 @@ __all__ = ["Reader", "Writer", "gc_old"]
 _METADATA = ".metadata"
 #: What an object of a save is called: its rank, its number there, and the save.
 _NAME = re.compile(r"__(\d+)_(\d+)-([0-9a-f]{32})\.distcp")
-#: Which save a checkpoint is of, in the metadata of the object `.metadata`.
+#: In the metadata of the object `.metadata`: which save it is of, and where it was saved to. A copy elsewhere is somebody else's.
 _SAVE = "flatout-save"
 #: Objects, or tensors that have to be copied into place, that a rank reads at a time. Ranges of one object are read together.
 _AT_ONCE = 4
 
 
+#: What this process has written: a rank, and its save.
+_WRITTEN: set[tuple[int, str]] = set()
 #: The option of torch.save is one for the whole process.
 _SAVING = threading.Lock()
 
@@ -64,13 +70,18 @@ class _At:
     """A checkpoint's place."""
 
     def __init__(self, url: str | os.PathLike[str] | None, client: Client | None) -> None:
-        self.url = "" if url is None else _folder(url)
+        self._url = "" if url is None else _folder(url)
         self._client = client
 
     @property
     def client(self) -> Client:
         """The client that reads and writes."""
         return self._client or default_client()
+
+    @property
+    def url(self) -> str:
+        """Of the checkpoint."""
+        return self._url
 
     @property
     def checkpoint_id(self) -> str:
@@ -113,21 +124,33 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
         BlockingAsyncStager.__init__(self)
         self._single = single_file_per_rank
         self._overwrite = overwrite
-        self._save = uuid.uuid4().hex
         self._is_coordinator = True
+        # Several saves may be under way, each in a thread of its own.
+        self._of_save = threading.local()
+
+    @property
+    def url(self) -> str:
+        """Of the checkpoint."""
+        return getattr(self._of_save, "url", self._url)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A new save begins."""
         if checkpoint_id is not None:
-            self.url = _folder(checkpoint_id)
-        self._save = uuid.uuid4().hex
+            self._url = self._of_save.url = _folder(checkpoint_id)
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """A copy for ``dcp.async_save``, also of what is on the CPU, which PyTorch's own stager takes as it is."""
         return cast("dict[str, Any]", BlockingAsyncStager.stage(self, _copied(state_dict)))
 
-    def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:
-        """Takes note of the role of this rank."""
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Takes note of the role of this rank.
+
+        Raises:
+            Unsupported: the ranks do not talk to each other, so that none could know that the checkpoint is whole.
+        """
+        if not kwargs.get("use_collectives", True):
+            cause = "with use_collectives=False no rank knows when the others have ended"
+            raise Unsupported(kind="unsupported", doing="save", object=self.url, cause=cause, hint="leave it out")
         self._is_coordinator = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -136,59 +159,73 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
         Raises:
             AlreadyExists: the coordinator found a checkpoint that may not be replaced.
         """
-        if self._is_coordinator and not self._overwrite and self.client.exists(self._of(_METADATA)):
+        url = self._of(_METADATA)
+        if self._is_coordinator and not self._overwrite and self.client.exists(url):
             cause = "a checkpoint is there already, and overwrite=False"
             raise AlreadyExists(kind="changed", doing="save", object=self.url, cause=cause, hint="save to another URL")
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """What the objects of each rank are called."""
-        return [dataclasses.replace(plan, storage_data=(rank, self._save)) for rank, plan in enumerate(plans)]
+        self._of_save.name = uuid.uuid4().hex
+        return [dataclasses.replace(plan, storage_data=(rank, self.url, self._of_save.name)) for rank, plan in enumerate(plans)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Sends what is this rank's."""
-        rank, save = plan.storage_data
-        with _without_crc():
-            return _done(self._written(rank, save, plan, planner))
+        """Sends what is this rank's.
 
-    def _written(self, rank: int, save: str, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
+        Raises:
+            Unsupported: the plan is that of an earlier save.
+        """
+        rank, url, save = plan.storage_data
+        if (rank, save) in _WRITTEN:
+            cause = "the planner gave the plan of an earlier save, whose objects would be replaced"
+            raise Unsupported(kind="unsupported", doing="save", object=url, cause=cause, hint="a planner without enable_plan_caching")
+        _WRITTEN.add((rank, save))
         results: list[WriteResult] = []
         objects = [plan.items] if self._single else [[item] for item in plan.items]
-        for number, items in enumerate(objects):
-            if not items:
-                continue
-            name = f"__{rank}_{number}-{save}.distcp"
-            with self.client.open(self._of(name), "wb", content_type="application/octet-stream") as file:
-                # What is no tensor first, as PyTorch has it.
-                for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
-                    results.append(_written(file, name, item, planner.resolve_data(item)))
-        return results
+        with _without_crc():
+            for number, items in enumerate(objects):
+                if not items:
+                    continue
+                name = f"__{rank}_{number}-{save}.distcp"
+                with self.client.open(f"{url}/{name}", "wb", content_type="application/octet-stream") as file:
+                    # What is no tensor first, as PyTorch has it.
+                    for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
+                        results.append(_written(file, name, item, planner.resolve_data(item)))
+        return _done(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Publishes the checkpoint.
+        """Publishes the checkpoint. Where the objects of the one before cannot be removed there is a warning: it has been replaced.
 
         Raises:
             AlreadyExists: another one has been published meanwhile, and overwrite=False.
         """
         metadata.storage_data = {result.index: result.storage_data for of_rank in results for result in of_rank}
         metadata.storage_meta = self.storage_meta()
-        url = self._of(_METADATA)
-        former = _save_of(self.client, url)
-        noted = {_SAVE: self._save}
+        url, save = self._of(_METADATA), self._of_save.name
+        for stored in metadata.storage_data.values():
+            named = _NAME.fullmatch(stored.relative_path)
+            assert named is not None and named[3] == save, f"{stored.relative_path} is not of the save {save}"
+        former = _save_of(self.client, self.url)
+        noted = {_SAVE: _note(save, self.url)}
         self.client.write(url, pickle.dumps(metadata), metadata=noted, overwrite=self._overwrite)
-        if former is not None and former != self._save:
-            _delete(self.client, _objects_of(self.client, self.url, lambda save, _: save == former))
+        if former is None or former == save:
+            return
+        try:
+            _delete(self.client, [each for each, of, _ in _objects_of(self.client, self.url) if of == former])
+        except FlatoutError as error:
+            warnings.warn(f"the checkpoint is saved, but objects of the one before are left: {error}", stacklevel=2)
 
     def storage_meta(self) -> StorageMeta:
         """Where the checkpoint is, and which save it is of."""
-        return StorageMeta(checkpoint_id=self.url, save_id=self._save)
+        return StorageMeta(checkpoint_id=self.url, save_id=getattr(self._of_save, "name", None))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.url, self._single, self._overwrite, self._client)
+        return _again, (type(self), self.url, self._single, self._overwrite, self._client)
 
 
-def _again(url: str, single: bool, overwrite: bool, client: Client | None) -> Writer:
-    return Writer(url or None, single_file_per_rank=single, overwrite=overwrite, client=client)
+def _again(kind: type[Writer], url: str, single: bool, overwrite: bool, client: Client | None) -> Writer:
+    return kind(url or None, single_file_per_rank=single, overwrite=overwrite, client=client)
 
 
 class Reader(_At, StorageReader):
@@ -210,7 +247,7 @@ class Reader(_At, StorageReader):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A new load begins."""
         if checkpoint_id is not None:
-            self.url = _folder(checkpoint_id)
+            self._url = _folder(checkpoint_id)
         self._metadata = None
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
@@ -248,37 +285,37 @@ class Reader(_At, StorageReader):
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Fetches what is this rank's."""
         assert self._metadata is not None, "the metadata is read before"
-        into: dict[str, list[tuple[int, int, memoryview]]] = {}
-        copied: list[Callable[[], None]] = []
-        # Of one slice of a foreign checkpoint several parts may be wanted.
-        foreign: dict[MetadataIndex, list[ReadItem]] = {}
         pickled = [item for item in plan.items if item.type == LoadItemType.BYTE_IO]
         for place, data in self.client.read_many([self._place(item.storage_index) for item in pickled], ordered=False):
             planner.load_bytes(pickled[place], io.BytesIO(data))
-        for item in plan.items:
-            if item.type == LoadItemType.BYTE_IO:
+        targets = [(item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO]
+        into: dict[str, list[tuple[int, int, memoryview]]] = {}
+        copied: list[tuple[int, Callable[[], list[tuple[torch.Tensor, torch.Tensor]]]]] = []
+        # Of one slice of a foreign checkpoint several parts may be wanted.
+        foreign: dict[MetadataIndex, list[tuple[ReadItem, torch.Tensor]]] = {}
+        taken = Taken()
+        for item, tensor in targets:
+            target, stored = tensor.detach(), self._metadata.storage_data[item.storage_index]
+            _check_shape(item, target)
+            start = _data_of(stored)
+            if start is None:
+                foreign.setdefault(item.storage_index, []).append((item, target))
                 continue
-            stored = self._metadata.storage_data[item.storage_index]
-            url = self._of(stored.relative_path)
-            if (start := _data_of(stored)) is None:
-                foreign.setdefault(item.storage_index, []).append(item)
+            url, (selected, dtype) = self._of(stored.relative_path), self._selected(item)
+            ranges = _straight(start, selected, target, dtype)
+            if ranges is not None and all([taken.is_free(place) for _, _, place in ranges]):
+                into.setdefault(url, []).extend(ranges)
             else:
-                selected, dtype = self._selected(item)
-                target = planner.resolve_tensor(item).detach()
-                _check_shape(item, target)
-                ranges = _straight(start, selected, target, dtype)
-                if ranges is None:
-                    copied.append(partial(self._copy, target, selected, dtype, url, start))
-                else:
-                    into.setdefault(url, []).extend(ranges)
-        for index, items in foreign.items():
-            targets = [planner.resolve_tensor(item).detach() for item in items]
-            copied.append(partial(self._copy_foreign, index, items, targets))
-        calls = [*(partial(self._fill, url, ranges) for url, ranges in into.items()), *copied]
-        to_the_end(lambda call: call(), calls, at_a_time=_AT_ONCE)
-        for item in plan.items:
-            if item.type != LoadItemType.BYTE_IO:
-                planner.commit_tensor(item, planner.resolve_tensor(item).detach())
+                copied.append((selected.bytes, partial(self._part, target, selected, dtype, url, start)))
+        for index, wanted in foreign.items():
+            copied.append((2 * self._metadata.storage_data[index].length, partial(self._foreign, index, wanted)))
+        to_the_end(lambda each: self._fill(*each), into.items(), at_a_time=_AT_ONCE)
+        for parts in in_order(copied, self.client.memory_limit):
+            for target, part in parts:
+                # By the caller's thread: what it has said of gradients and streams holds here.
+                target.copy_(part)
+        for item, tensor in targets:
+            planner.commit_tensor(item, tensor)
         return _done(None)
 
     def _place(self, index: MetadataIndex) -> tuple[str, int, int]:
@@ -309,8 +346,10 @@ class Reader(_At, StorageReader):
                 cause = f"the object ends before byte {end}, which the checkpoint's metadata says it has"
                 raise UsageError(kind="usage", doing="load", object=url, cause=cause)
 
-    def _copy(self, target: torch.Tensor, selected: Selection, dtype: torch.dtype, url: str, start: int) -> None:
-        """Reads a part, and copies it to where its tensor is."""
+    def _part(
+        self, target: torch.Tensor, selected: Selection, dtype: torch.dtype, url: str, start: int
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Reads a part that has to be copied to where its tensor is."""
         part = torch.empty(tuple(target.shape), dtype=dtype)
         out, at, item_bytes = _memory(part), 0, selected.item_bytes
         for piece in selected.pieces():
@@ -325,10 +364,10 @@ class Reader(_At, StorageReader):
                 apart = tuple(stride // item_bytes for stride in piece.strides)
                 items = torch.frombuffer(memory, dtype=dtype).as_strided(piece.counts, apart)
                 torch.frombuffer(place, dtype=dtype).view(piece.counts).copy_(items)
-        target.copy_(part)
+        return [(target, part)]
 
-    def _copy_foreign(self, index: MetadataIndex, items: Sequence[ReadItem], targets: Sequence[torch.Tensor]) -> None:
-        """Reads a tensor as PyTorch saves it, and copies parts of it to where they belong."""
+    def _foreign(self, index: MetadataIndex, wanted: Sequence[tuple[ReadItem, torch.Tensor]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Reads a tensor as PyTorch saves it, and takes the parts of it that are wanted."""
         assert self._metadata is not None
         stored = self._metadata.storage_data[index]
         url = self._of(stored.relative_path)
@@ -337,19 +376,20 @@ class Reader(_At, StorageReader):
             raise Unsupported(kind="unsupported", doing="load", object=url, cause=cause)
         data = self.client.read(*self._place(index))
         whole = cast(torch.Tensor, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
-        for item, target in zip(items, targets):
+        parts = []
+        for item, target in wanted:
             part = whole
             for dimension, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
                 part = part.narrow(dimension, start, length)
-            _check_shape(item, target)
-            target.copy_(part)
+            parts.append((target, part))
+        return parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reader_again, (self.url, self._client)
+        return _reader_again, (type(self), self.url, self._client)
 
 
-def _reader_again(url: str, client: Client | None) -> Reader:
-    return Reader(url or None, client=client)
+def _reader_again(kind: type[Reader], url: str, client: Client | None) -> Reader:
+    return kind(url or None, client=client)
 
 
 def gc_old(url: str, keep: int, *, unfinished_after: float = 86400, client: Client | None = None) -> list[str]:
@@ -370,22 +410,33 @@ def gc_old(url: str, keep: int, *, unfinished_after: float = 86400, client: Clie
     """
     if keep < 0:
         raise UsageError(kind="usage", doing="gc_old", object=url, cause=f"keep={keep} is less than 0")
-    client = client or default_client()
-    folder, whole = _folder(url), []
+    client, folder = client or default_client(), _folder(url)
+    # Before any .metadata is looked at: a save that ends meanwhile has its own by then.
+    objects = [(each, save) for each, save, modified in _objects_of(client, folder) if modified < time.time() - unfinished_after]
+    whole = []
     for info in client.ls(f"{folder}/", recursive=True):
         if not info.is_prefix and info.name == _METADATA:
-            save = _save_of(client, info.url)
+            checkpoint = info.url.removesuffix(f"/{_METADATA}")
+            save = _save_of(client, checkpoint)
             if save is not None:
-                whole.append((info.modified or 0.0, info.url.removesuffix(f"/{_METADATA}"), save))
-    whole.sort()
-    gone = whole[: len(whole) - keep] if keep else whole
-    for _, checkpoint, save in gone:
-        _delete(client, [f"{checkpoint}/{_METADATA}"])
-        _delete(client, _objects_of(client, checkpoint, lambda of, _, save=save: of == save))
-    kept = {save for _, _, save in whole}
-    before = time.time() - unfinished_after
-    _delete(client, _objects_of(client, folder, lambda save, modified: save not in kept and modified < before))
-    return [checkpoint for _, checkpoint, _ in gone]
+                # Of the same second the one whose number is higher.
+                whole.append((info.modified or 0.0, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", checkpoint)], checkpoint, save))
+    whole.sort(key=lambda each: each[:2])
+    gone = [(checkpoint, save) for _, _, checkpoint, save in (whole[: len(whole) - keep] if keep else whole)]
+    for checkpoint, save in gone:
+        # Another one may have replaced it.
+        if _save_of(client, checkpoint) == save:
+            _delete(client, [f"{checkpoint}/{_METADATA}"])
+            _delete(client, [each for each, of, _ in _objects_of(client, checkpoint) if of == save])
+    of_folder: dict[str, list[tuple[str, str]]] = {}
+    for each, save in objects:
+        of_folder.setdefault(each.rpartition("/")[0], []).append((each, save))
+    for checkpoint, found in of_folder.items():
+        named = _save_of(client, checkpoint)
+        # A .metadata of somebody else, as that of a copy, may name any of them.
+        if named is not None or not client.exists(f"{checkpoint}/{_METADATA}"):
+            _delete(client, [each for each, save in found if save != named])
+    return [checkpoint for checkpoint, _ in gone]
 
 
 def _folder(url: str | os.PathLike[str]) -> str:
@@ -412,21 +463,27 @@ def _copied(value: Any) -> Any:
     return value
 
 
+def _note(save: str, url: str) -> str:
+    return f"{save} {hashlib.sha256(url.partition('://')[2].encode()).hexdigest()[:16]}"
+
+
 def _save_of(client: Client, url: str) -> str | None:
-    """Which save a `.metadata` is of; None where there is none, or it is not ours."""
+    """Which save a checkpoint is of; None where there is none, it is not ours, or it was copied there."""
     try:
-        return client.stat(url).metadata.get(_SAVE)
+        noted = client.stat(f"{url}/{_METADATA}").metadata.get(_SAVE, "")
     except NotFound:
         return None
+    save = noted.partition(" ")[0]
+    return save if save and noted == _note(save, url) else None
 
 
-def _objects_of(client: Client, url: str, is_wanted: Callable[[str, float], bool]) -> list[str]:
-    """The objects below a URL that are named as ours, by their save and the time that they were written."""
+def _objects_of(client: Client, url: str) -> list[tuple[str, str, float]]:
+    """The objects below a URL that are named as ours, with their save and the time that they were written."""
     found = []
     for info in client.ls(f"{url}/", recursive=True):
         named = _NAME.fullmatch(info.name)
-        if named is not None and info.modified is not None and is_wanted(named[3], info.modified):
-            found.append(info.url)
+        if named is not None and info.modified is not None:
+            found.append((info.url, named[3], info.modified))
     return found
 
 
