@@ -262,6 +262,24 @@ def test_a_file_without_usable_keys_is_refused(arguments, tmp_path, content, mod
     assert not isinstance(error.__cause__, json.JSONDecodeError) and error.__suppress_context__ == ("no JSON (" in said)
 
 
+@pytest.mark.parametrize("half", ["", json.dumps(KEYS)[:20]])
+def test_a_file_that_is_half_written_is_read_again(bucket, arguments, tmp_path, monkeypatch, half):
+    url = bucket.put("one", b"1").replace("s3:", "oss:")
+    for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET"):
+        monkeypatch.delenv(name)
+    path, pauses = written(tmp_path / "credentials", half), []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            written(tmp_path / "credentials", KEYS)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", pause)
+        checkpoint = oss.OssCheckpoint(cred_path=path, **arguments)
+    assert checkpoint.reader(url).read() == b"1" and len(pauses) == 3 and sum(pauses) < 0.3
+
+
 def test_a_file_that_is_not_there_is_refused(arguments, tmp_path):
     with pytest.raises(flatout.AccessDenied, match="it cannot be read: No such file or directory\n  hint: correct cred_path"):
         oss.OssCheckpoint(cred_path=str(tmp_path / "none"), **arguments)
@@ -308,6 +326,7 @@ CONFIG = {
     "logLevel": 1,
     "logPath": "/var/log/oss-connector/connector.log",
     "auditPath": "/var/log/oss-connector/audit.log",
+    "expireTimeSec": 120,
     "datasetConfig": {"prefetchConcurrency": 24, "prefetchWorker": 2, "enableFastList": True},
     "checkpointConfig": {"prefetchConcurrency": 24, "prefetchWorker": 4, "uploadConcurrency": 64},
 }
@@ -429,7 +448,39 @@ def test_a_directory_that_is_prepared_by_many_is_downloaded_once(bucket, argumen
     assert content_of(tmp_path) == model and len(fetched) == len(model)
 
 
-def test_a_model_that_is_replaced_meanwhile_is_not_current(bucket, arguments, model, tmp_path, monkeypatch):
+@pytest.fixture
+def fetched(monkeypatch):
+    """The names of the files that were asked for."""
+    names, download_many = [], flatout.Client.download_many
+
+    def noted(self, pairs):
+        names.extend(os.path.basename(path) for _, path in pairs)
+        return download_many(self, pairs)
+
+    monkeypatch.setattr(flatout.Client, "download_many", noted)
+    return names
+
+
+def test_what_was_fetched_before_a_failure_is_kept(bucket, arguments, model, tmp_path, monkeypatch, fetched):
+    download_many, connector = flatout.Client.download_many, oss.OssModel(**arguments)
+    # Of the size of the object, and never fetched.
+    (tmp_path / "config.json").write_text("[]")
+
+    def failing(self, pairs):
+        bucket.delete("llama/config.json")
+        return download_many(self, pairs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flatout.Client, "download_many", failing)
+        with pytest.raises(flatout.NotFound):
+            connector.prepare_directory(bucket.url("llama", "oss"), str(tmp_path))
+    bucket.put("llama/config.json", b"{}")
+    fetched.clear()
+    connector.prepare_directory(bucket.url("llama", "oss"), str(tmp_path))
+    assert content_of(tmp_path) == model and fetched == ["config.json"]
+
+
+def test_a_model_that_is_replaced_meanwhile_is_not_current(bucket, arguments, model, tmp_path, monkeypatch, fetched):
     download_many = flatout.Client.download_many
 
     def replaced(self, pairs):
@@ -442,8 +493,9 @@ def test_a_model_that_is_replaced_meanwhile_is_not_current(bucket, arguments, mo
         patch.setattr(flatout.Client, "download_many", replaced)
         with pytest.raises(flatout.ObjectChanged, match="the model was replaced while it was downloaded\n  hint: call again"):
             connector.prepare_directory(bucket.url("llama", "oss"), str(tmp_path))
+    fetched.clear()
     connector.prepare_directory(bucket.url("llama", "oss"), str(tmp_path))
-    assert content_of(tmp_path) == {**model, "config.json": b"[]"}
+    assert content_of(tmp_path) == {**model, "config.json": b"[]"} and fetched == ["config.json"]
 
 
 def test_a_directory_that_cannot_be_prepared(bucket, arguments, model, tmp_path):

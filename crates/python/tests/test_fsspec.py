@@ -275,6 +275,31 @@ def test_entries_say_size_type_and_version(bucket):
         fs.modified(f"{bucket.name}/dir")
 
 
+def test_metadata_are_told_after_a_listing(bucket):
+    path = f"{bucket.name}/dir/file"
+    bucket.s3.put_object(Bucket=bucket.name, Key="dir/file", Body=b"1", Metadata={"by": "me", "made-at": "noon"})
+    bare = bucket.put("dir/bare")
+    fs = bucket.fs()
+    fs.find(bucket.name)
+    assert fs.metadata(path) == asyncio.run(fs._metadata(f"flatout://{path}")) == {"by": "me", "made-at": "noon"}
+    # As s3fs has it.
+    assert [fs.getxattr(path, name) for name in ("by", "made_at", "none")] == ["me", "noon", None]
+    assert asyncio.run(fs._getxattr(path, "by")) == "me" and fs.metadata(bare) == {} and fs.getxattr(bare, "by") is None
+    bucket.s3.put_object(Bucket=bucket.name, Key="dir/file", Body=b"1", Metadata={"by": "you"})
+    assert fs.metadata(path) == {"by": "you"}
+    for missing in (f"{bucket.name}/dir", f"{bucket.name}/none"):
+        with pytest.raises(FileNotFoundError):
+            fs.metadata(missing)
+    with pytest.raises(flatout.UsageError, match="a bucket is no object"):
+        fs.metadata(bucket.name)
+
+
+def test_metadata_are_those_of_a_version(versions):
+    fs, path, old, _ = versions
+    fs.pipe_file(path, b"3", metadata={"by": "me"})
+    assert fs.getxattr(path, "by") == "me" and fs.metadata(path, version_id=old) == {}
+
+
 def test_missing_is_file_not_found(bucket):
     fs = bucket.fs()
     for path in (f"{bucket.name}/none", f"{bucket.name}/none/deeper", "no-such-bucket-here", "no-such-bucket-here/key"):

@@ -118,6 +118,27 @@ class Names(AsyncFileSystem):
 
     info, _info = _faces(info)
 
+    async def metadata(self, calls, path, refresh=False, version_id=None, **kwargs):
+        """The metadata of an object's own, by name: a HEAD, whatever is kept. As s3fs has it, names have ``-`` for ``_``.
+
+        Raises:
+            FileNotFoundError: no object.
+        """
+        path = self._strip_protocol(path)
+        if version_id is None:
+            entry = await self._head(calls, path)
+        else:
+            entry = await calls.of(self, "info", path, version_id=version_id)
+        return {name.replace("_", "-"): value for name, value in (entry["Metadata"] or {}).items()}
+
+    metadata, _metadata = _faces(metadata)
+
+    async def getxattr(self, calls, path, attr_name, **kwargs):
+        """One of :meth:`metadata`, None where the object has none of that name."""
+        return (await calls.of(self, "metadata", path, **kwargs)).get(attr_name.replace("_", "-"))
+
+    getxattr, _getxattr = _faces(getxattr)
+
     async def _look_up(self, calls, path: str) -> dict:
         self._told.pop(path, None)
         info = await _tree.look_up(calls, self.scheme, path)

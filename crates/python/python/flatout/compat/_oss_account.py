@@ -21,6 +21,9 @@ __all__ = ["client_of"]
 #: Keys whose end nothing tells are asked for again every five minutes, which is how long before the end a client asks.
 _LIFE_S = 600
 
+#: A file that is no JSON may be half written: it is read so often in all, with pauses, until it is refused.
+_READS, _PAUSE_S = 5, 0.05
+
 #: The keys of the connectors' configuration files, those without documentation included.
 _SECTION = {
     "prefetchConcurrency": int,
@@ -44,6 +47,7 @@ _KEYS: dict[str, Any] = {
     "logLevel": int,
     "logPath": str,
     "auditPath": str,
+    "expireTimeSec": int,
     "ioEngineType": int,
     "datasetConfig": _SECTION,
     "checkpointConfig": _SECTION,
@@ -143,6 +147,21 @@ class _OfFile:
         return Credentials(key, secret, token or None, expires=self._end(end) if end else time.time() + _LIFE_S)
 
     def _read(self) -> dict[str, Any]:
+        for left in reversed(range(_READS)):
+            try:
+                told = json.loads(self._content())
+                break
+            except ValueError as error:
+                if not left:
+                    # The exception holds the text.
+                    where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+                    raise self._refused(f"it is no JSON{where}") from None
+            time.sleep(_PAUSE_S)
+        if not isinstance(told, dict):
+            raise self._refused("it holds no JSON object, {…}")
+        return told
+
+    def _content(self) -> bytes:
         try:
             with open(self._path, "rb") as file:
                 mode, content = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
@@ -152,15 +171,7 @@ class _OfFile:
             cause = f"every user of this machine may read or write it: its mode is {mode:04o}"
             hint = f"chmod o-rw {self._path}; of a secret of Kubernetes set defaultMode: 0440"
             raise self._refused(cause, hint)
-        try:
-            told = json.loads(content)
-        except ValueError as error:
-            # The exception holds the text.
-            where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-            raise self._refused(f"it is no JSON{where}") from None
-        if not isinstance(told, dict):
-            raise self._refused("it holds no JSON object, {…}")
-        return told
+        return content
 
     def _end(self, text: str) -> float:
         try:

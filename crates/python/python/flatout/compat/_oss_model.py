@@ -49,7 +49,8 @@ class OssModelConnector:
         """Downloads the objects below ``uri`` into the folder ``dir``, so that every program finds the model there.
 
         Each file appears when it is whole and verified. One that has the size and the time of its object already is left as it is,
-        and so are files that the model does not have. Processes that prepare the same folder download once.
+        and so are files that the model does not have. Processes that prepare the same folder download once. After a failure a second
+        call fetches only what the first did not.
 
         ``libc_hook`` is taken and has no effect: the files are there for every program.
 
@@ -66,13 +67,23 @@ class OssModelConnector:
             stale = [(path, info) for path, info in files.items() if not _is_current(os.path.join(dir, path), info)]
             for folder in {os.path.dirname(path) for path, _ in stale}:
                 _make(os.path.join(dir, folder))
-            self._client.download_many([(info.url, os.path.join(dir, path)) for path, info in stale])
-            if stale and not _are_same(files, self._files(url)):
+            before = {path: _written_ns(os.path.join(dir, path)) for path, _ in stale}
+            versions, latest = _versions(files), None
+            try:
+                self._client.download_many([(info.url, os.path.join(dir, path)) for path, info in stale])
+                latest = _versions(self._files(url)) if stale else versions
+            finally:
+                for path, info in stale:
+                    target = os.path.join(dir, path)
+                    if latest is None:
+                        is_kept = _written_ns(target) not in (None, before[path])
+                    else:
+                        is_kept = latest.get(path) == versions[path]
+                    if is_kept and info.modified is not None:
+                        os.utime(target, (info.modified, info.modified))
+            if latest != versions:
                 cause = "the model was replaced while it was downloaded"
                 raise ObjectChanged(doing="download", object=url, cause=cause, hint="call again: what is current is kept")
-            for path, info in stale:
-                if info.modified is not None:
-                    os.utime(os.path.join(dir, path), (info.modified, info.modified))
 
     def _files(self, url: str) -> dict[str, Info]:
         """The objects below a prefix, by the path below the folder that they go to."""
@@ -112,9 +123,16 @@ def _is_current(path: str, info: Info) -> bool:
     return (found.st_size, found.st_mtime) == (info.size, info.modified)
 
 
-def _are_same(files: dict[str, Info], others: dict[str, Info]) -> bool:
-    versions = [{path: (info.size, info.etag, info.modified) for path, info in each.items()} for each in (files, others)]
-    return versions[0] == versions[1]
+def _written_ns(path: str) -> int | None:
+    """When the file was written; None where there is none. A download replaces it by a new one."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _versions(files: dict[str, Info]) -> dict[str, tuple[Any, ...]]:
+    return {path: (info.size, info.etag, info.modified) for path, info in files.items()}
 
 
 @contextlib.contextmanager
