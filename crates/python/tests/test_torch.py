@@ -171,7 +171,7 @@ def test_each_sample_is_in_one_rank_and_one_worker(images, client, workers, shuf
             data = dataset(IterableDataset, images, client, shuffle=shuffle, seed=3, rank=rank, world_size=2)
             data.set_epoch(epoch)
             got = [int(number) for batch in DataLoader(data, batch_size=10, num_workers=workers) for number in batch]
-            assert len(got) == len(data) == COUNT // 2
+            assert len(got) == COUNT // 2
             seen.append(got)
         assert sorted(seen[0] + seen[1]) == list(range(COUNT))
         epochs.append(seen)
@@ -212,6 +212,42 @@ def test_an_epoch_goes_on_where_it_was(images, client, taken):
     for other in ({"seed": 8}, {"shuffle": False}, {"rank": 1, "world_size": 2}):
         with pytest.raises(flatout.UsageError, match="the state is of another"):
             dataset(IterableDataset, images, client, **{"shuffle": True, "seed": 9, **other}).load_state_dict(state)
+
+
+def test_iterators_at_the_same_time_do_not_disturb_each_other(images, client):
+    data = dataset(IterableDataset, images, client)
+    assert list(zip(data, data)) == [(number, number) for number in range(COUNT)]
+    # All that begin before anything is taken begin where the state says; then comes the next epoch.
+    state = {**data.state_dict(), "epoch": 0, "taken": 10}
+    data.load_state_dict(state)
+    first, second = iter(data), iter(data)
+    data.set_epoch(0)
+    assert [next(first), next(first), next(second)] == [10, 11, 10]
+    # The one that was begun last is what a state tells of.
+    assert data.state_dict()["taken"] == 11
+    assert list(first) == list(range(12, COUNT)) and data.state_dict()["taken"] == 11
+    assert list(data) == list(range(COUNT)) and data.state_dict()["epoch"] == 1
+    # Of an epoch that is over nothing is left, and the second iterator leaves it.
+    data.load_state_dict({**state, "taken": COUNT})
+    assert list(iter(data)) == []
+    data.load_state_dict({**state, "taken": COUNT})
+    assert [len(list(each)) for each in (iter(data), iter(data))] == [COUNT, COUNT]
+    assert data.state_dict()["epoch"] == 1
+
+
+def test_a_sample_that_cannot_be_made_comes_again(images, client):
+    def fail_at_5(sample):
+        if sample.index == 5 and not is_mended:
+            raise KeyError(sample.name)
+        return sample.index
+
+    is_mended = False
+    data = dataset(IterableDataset, images, client, transform=fail_at_5)
+    with pytest.raises(KeyError):
+        list(data)
+    data.load_state_dict(data.state_dict())
+    is_mended = True
+    assert list(data) == list(range(5, COUNT))
 
 
 def test_an_object_that_is_gone_ends_the_epoch(images, client):

@@ -93,7 +93,7 @@ def test_each_row_is_in_one_rank_and_one_worker(files, client, workers):
             stream = dataset(RowIterableDataset, files, client, shuffle=shuffle, seed=1, rank=rank, world_size=3)
             loader = DataLoader(stream, batch_size=8, num_workers=workers)
             got = taken_of(loader)
-            assert len(got) == len(stream) == COUNT // 3
+            assert len(got) == COUNT // 3 and not hasattr(stream, "__len__")
             seen += got
         assert sorted(seen) == list(range(COUNT)) and (workers or (seen == sorted(seen)) != shuffle)
         seen = []

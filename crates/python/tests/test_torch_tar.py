@@ -155,6 +155,31 @@ def test_an_epoch_goes_on_where_it_was(shards, client, taken):
         dataset(shards, client, shuffle=True, seed=8).load_state_dict(state)
 
 
+def test_iterators_at_the_same_time_do_not_disturb_each_other(shards, client):
+    data = dataset(shards, client)
+    assert list(zip(data, data)) == [(place, place) for place in ALL]
+    for _ in zip(range(13), data):
+        pass
+    data.load_state_dict(data.state_dict())
+    first, second = iter(data), iter(data)
+    assert next(first) == next(second) == ALL[13] and list(first) == list(second) == ALL[14:]
+
+
+def test_a_sample_that_cannot_be_made_comes_again(shards, client):
+    def fail_at_5(sample):
+        if place_of(sample) == (0, 5) and not is_mended:
+            raise KeyError(sample["__key__"])
+        return place_of(sample)
+
+    is_mended = False
+    data = dataset(shards, client, transform=fail_at_5)
+    with pytest.raises(KeyError):
+        list(data)
+    data.load_state_dict(data.state_dict())
+    is_mended = True
+    assert list(data) == ALL[5:]
+
+
 def test_what_was_read_is_not_read_again(started):
     origin = started()
     bucket = origins.Bucket(origin, origins.new_name())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ import torch.utils.data
 
 from ..errors import UsageError
 
-__all__ = ["Epochs", "Order", "Sharded"]
+__all__ = ["Epochs", "Order", "Place", "Sharded"]
 
 
 class Order:
@@ -47,11 +48,16 @@ class Order:
 
     def __len__(self) -> int:
         """Samples of this rank."""
-        return len(self._part(range(self._count), self.rank, self.world_size))
+        return self.count()
+
+    def count(self, worker: int = 0, workers: int = 1) -> int:
+        """Samples of this rank; of one worker of several, if any."""
+        return len(self._mine(range(self._count), worker, workers))
 
     def of(self, epoch: int, worker: int = 0, workers: int = 1) -> torch.Tensor:
         """The numbers of this rank's samples; of one worker of several, if any."""
-        return self._part(self._part(self._whole(epoch), self.rank, self.world_size), worker, workers)
+        numbers: torch.Tensor = self._mine(self._whole(epoch), worker, workers)
+        return numbers
 
     def state(self) -> dict[str, Any]:
         """What makes another order."""
@@ -65,34 +71,47 @@ class Order:
         chance.manual_seed(random.Random(f"{self._seed} {epoch}").getrandbits(63))
         return torch.randperm(self._count, generator=chance)
 
+    def _mine(self, whole: Any, worker: int, workers: int) -> Any:
+        return self._part(self._part(whole, self.rank, self.world_size), worker, workers)
+
     def _part(self, whole: Any, number: int, count: int) -> Any:
         if self._in_runs:
             return whole[len(whole) * number // count : len(whole) * (number + 1) // count]
         return whole[number::count]
 
 
+@dataclass
+class Place:
+    """Where an epoch stands: what has been taken of it, and for tar files from which byte on which version of the next one goes on."""
+
+    epoch: int = 0
+    taken: int = 0
+    offset: int = 0
+    etag: str | None = None
+
+
 class Epochs:
     """Something that is iterated once in each epoch: which one is under way, and how much of it has been taken.
 
     Whatever has been taken of an epoch, the next ``iter`` begins the next one, unless :meth:`set_epoch` or
-    :meth:`load_state_dict` came between.
+    :meth:`load_state_dict` came between. Iterators that are used at the same time do not disturb each other.
     """
 
     _name = ""
 
     def __init__(self) -> None:
-        self._go_to(0, {})
+        self._go_to(Place())
         self._is_begun = self._goes_on = False
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes next; without it each is followed by the next."""
-        if not (self._goes_on and epoch == self._epoch):
-            self._go_to(epoch, {})
+        if not (self._goes_on and epoch == self._at.epoch):
+            self._go_to(Place(epoch))
             self._is_begun = self._goes_on = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process stands: what has been yielded by it."""
-        return {"epoch": self._epoch, "taken": self._taken, **self._identity()}
+        """Where this process stands: what has been yielded by it, by the iterator that was begun last."""
+        return {"epoch": self._at.epoch, "taken": self._at.taken, **self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on behind what had been yielded.
@@ -106,30 +125,38 @@ class Epochs:
             name = differs[0]
             cause = f"the state is of another {name}: {state.get(name)}, not {now[name]}"
             raise UsageError(kind="usage", doing="load_state_dict", object=self._name, cause=cause)
-        self._go_to(int(state["epoch"]), state)
+        self._go_to(Place(int(state["epoch"]), int(state["taken"]), int(state.get("offset", 0)), state.get("etag")))
         self._is_begun = self._goes_on = True
 
     def _iterate(self) -> Iterator[Any]:
-        """What ``__iter__`` returns. A loader may call it several times before it takes anything."""
+        """What ``__iter__`` returns. A loader may call it several times before it takes anything: then all begin at one place."""
         if self._is_begun and not self._goes_on:
-            self.set_epoch(self._epoch + 1)
-        self._goes_on = False
+            self.set_epoch(self._at.epoch + 1)
+        elif self._goes_on and self._at.taken >= self._all():
+            # By a second iterator StatefulDataLoader leaves an epoch that was over.
+            self._goes_on = False
         return self._begin()
 
     def _begin(self) -> Iterator[Any]:
-        self._is_begun = True
-        yield from self._rest()
+        self._is_begun, self._goes_on = True, False
+        # Its own; the one that is begun last is what a state tells of.
+        self._at = at = replace(self._start)
+        yield from self._rest(at)
 
-    def _go_to(self, epoch: int, state: dict[str, Any]) -> None:
-        """Stands where a state says, by default at the start of an epoch."""
-        self._epoch, self._taken = epoch, int(state.get("taken", 0))
+    def _go_to(self, place: Place) -> None:
+        """Where iterators begin that have not yet begun."""
+        self._start = self._at = place
 
     def _identity(self) -> dict[str, Any]:
         """What a state has to be of."""
         raise NotImplementedError
 
-    def _rest(self) -> Iterator[Any]:
-        """What follows ``_taken`` in this epoch, which it moves."""
+    def _all(self) -> int:
+        """How much this process takes of an epoch."""
+        raise NotImplementedError
+
+    def _rest(self, at: Place) -> Iterator[Any]:
+        """What follows a place in its epoch. It moves the place."""
         raise NotImplementedError
 
 
@@ -146,14 +173,17 @@ class Sharded(Epochs, torch.utils.data.IterableDataset):  # type: ignore[type-ar
     def _identity(self) -> dict[str, Any]:
         return {"shard": (self._order.rank, self._order.world_size, *_worker()), **self._order.state()}
 
-    def _rest(self) -> Iterator[Any]:
-        for sample in self._samples_of(self._left()):
-            self._taken += 1
+    def _all(self) -> int:
+        return self._order.count(*_worker())
+
+    def _rest(self, at: Place) -> Iterator[Any]:
+        for sample in self._samples_of(self._left(at)):
+            at.taken += 1
             yield sample
 
-    def _left(self) -> list[int]:
-        """The numbers that this worker has still to yield in this epoch."""
-        left: list[int] = self._order.of(self._epoch, *_worker())[self._taken :].tolist()
+    def _left(self, at: Place) -> list[int]:
+        """The numbers that this worker has still to yield."""
+        left: list[int] = self._order.of(at.epoch, *_worker())[at.taken :].tolist()
         return left
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ import torch.utils.data
 
 from .. import _native
 from ..errors import UsageError
-from ._epochs import Epochs, Order
+from ._epochs import Epochs, Order, Place
 
 if TYPE_CHECKING:
     from .._native import Buffer
@@ -63,12 +63,15 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
         order = self._order
         return {"batches": len(self), **({} if order is None else {"rank": (order.rank, order.world_size), **order.state()})}
 
-    def _rest(self) -> Iterator[Announced]:
+    def _all(self) -> int:
+        return len(self)
+
+    def _rest(self, at: Place) -> Iterator[Announced]:
         for each in (self._batches, getattr(self._batches, "sampler", None)):
             if hasattr(each, "set_epoch"):
-                each.set_epoch(self._epoch)
+                each.set_epoch(at.epoch)
         source, waiting, epoch = iter(self._batches), deque[list[int]](), _Epoch()
-        for _ in range(self._taken):
+        for _ in range(at.taken):
             next(source, None)
         while True:
             while len(waiting) <= self._ahead * self._turn and (batch := next(source, None)) is not None:
@@ -76,7 +79,7 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
             if not waiting:
                 return
             batch = waiting.popleft()
-            self._taken += 1
+            at.taken += 1
             yield Announced(batch, list(waiting)[self._turn - 1 :: self._turn], self._turn, epoch)
 
 

@@ -140,6 +140,7 @@ class RowIterableDataset(_Rows, Sharded):
     Args:
         keys, names, transform, client: as of :class:`RowMapDataset`.
         shuffle, seed, rank, world_size: as of :class:`IterableDataset`, and so are ``state_dict`` and ``load_state_dict``.
+            It has no length either.
     """
 
     def __init__(
@@ -158,10 +159,6 @@ class RowIterableDataset(_Rows, Sharded):
         Sharded.__init__(self, order)
         fits = AT_ONCE_BYTES // max(sum(column.bytes for column in self._columns), 1)
         self._at_once = max(min(fits, AT_ONCE_ROWS if shuffle else fits), 1)
-
-    def __len__(self) -> int:
-        """Rows of this rank."""
-        return len(self._order)
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
         batches = Batches(self.client)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FlatoutError, ObjectChanged, Unsupported, UsageError
-from ._epochs import Order, Sharded
+from ._epochs import Order, Place, Sharded
 from ._sources import Source
 
 if TYPE_CHECKING:
@@ -79,22 +79,19 @@ class TarDataset(Source, Sharded):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process stands: how many shards it has finished, and where in the next one it goes on."""
-        return {**super().state_dict(), "offset": self._offset, "etag": self._etag}
+        return {**super().state_dict(), "offset": self._at.offset, "etag": self._at.etag}
 
-    def _go_to(self, epoch: int, state: dict[str, Any]) -> None:
-        super()._go_to(epoch, state)
-        self._offset: int = state.get("offset", 0)
-        # Of the shard that the offset is in.
-        self._etag: str | None = state.get("etag")
-
-    def _rest(self) -> Iterator[Any]:
-        shards = _Shards(self.client, [self.keys.url(number) for number in self._left()])
+    def _rest(self, at: Place) -> Iterator[Any]:
+        shards = _Shards(self.client, [self.keys.url(number) for number in self._left(at)])
         try:
-            while (shard := shards.next(self._offset, self._etag)) is not None:
-                self._etag = shard.etag
-                for sample, self._offset in _samples(shard, shards):
-                    yield sample if self._transform is None else self._transform(sample)
-                self._taken, self._offset, self._etag = self._taken + 1, 0, None
+            while (shard := shards.next(at.offset, at.etag)) is not None:
+                at.etag = shard.etag
+                for sample, end in _samples(shard, shards):
+                    made = sample if self._transform is None else self._transform(sample)
+                    # Not before: a sample that could not be made comes again.
+                    at.offset = end
+                    yield made
+                at.taken, at.offset, at.etag = at.taken + 1, 0, None
         finally:
             shards.close()
 
