@@ -170,6 +170,22 @@ def test_each_sample_is_in_one_rank_and_one_worker(numbers, client, workers):
     assert sorted(sum(seen, [])) == list(range(COUNT))
 
 
+def test_even_ranks_have_as_many_batches(numbers, client):
+    urls = [numbers.url(f"{number:04}") for number in range(33)]
+    for even, batches, samples in ((False, [2, 1], 33), (True, [1, 1], 32)):
+        data = MapDataset.from_urls(urls, client=client, transform=number_of)
+        of = [{"shuffle": True, "rank": rank, "world_size": 2, "even": even} for rank in range(2)]
+        loaders = [data.loader(batch_size=16, **named) for named in of]
+        streams = [DataLoader(IterableDataset.from_urls(urls, client=client, transform=number_of, **named), batch_size=16) for named in of]
+        for each in (loaders, streams):
+            taken = [list(loader) for loader in each]
+            assert [len(loader) for loader in taken] == batches
+            assert len({number for loader in taken for number in taken_of(loader)}) == samples
+        assert [len(loader) for loader in loaders] == batches
+    with pytest.raises(flatout.UsageError, match="33 samples for 34 ranks"):
+        data.loader(batch_size=1, rank=0, world_size=34, even=True)
+
+
 def test_spawned_workers_get_the_same(numbers, client):
     spawned = {"num_workers": 2, "multiprocessing_context": "spawn"}
     for make in (of_map, of_iterable):
@@ -277,7 +293,7 @@ def test_loaders_at_the_same_time_do_not_disturb_each_other(numbers, client):
 
 def test_a_state_of_another_order_is_refused(numbers, client):
     state = of_map(numbers, client).batch_sampler.state_dict()
-    for named in ({"seed": 5}, {"shuffle": False}, {"batch_size": 9}, {"rank": 1, "world_size": 2}):
+    for named in ({"seed": 5}, {"shuffle": False}, {"batch_size": 9}, {"even": True}, {"rank": 1, "world_size": 2}):
         named = {"batch_size": 8, "shuffle": True, "seed": 4, **named}
         with pytest.raises(flatout.UsageError, match="the state is of another"):
             dataset(numbers, client).loader(**named).batch_sampler.load_state_dict(state)

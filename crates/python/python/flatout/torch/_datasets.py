@@ -102,6 +102,7 @@ class IterableDataset(_Objects, Sharded):
         seed: of the order.
         rank, world_size: which part of the samples is this rank's; by default as ``torch.distributed`` or the variables ``RANK`` and
             ``WORLD_SIZE`` say.
+        even: as of :meth:`MapDataset.loader`.
         concurrency: how many samples are read ahead.
 
     Each ``iter`` begins the next epoch. ``state_dict`` and ``load_state_dict`` go on in the middle of one, exact to the sample;
@@ -118,11 +119,13 @@ class IterableDataset(_Objects, Sharded):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        even: bool = False,
         concurrency: int = 64,
         **named: Any,
     ) -> None:
         _Objects.__init__(self, keys, **named)
-        Sharded.__init__(self, Order(keys.base, len(keys), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size))
+        order = Order(keys.base, len(keys), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, even=even)
+        Sharded.__init__(self, order)
         self._concurrency = concurrency
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:

@@ -26,6 +26,7 @@ class Order:
         seed: of the order.
         rank, world_size: by default as ``torch.distributed`` or the variables ``RANK`` and ``WORLD_SIZE`` say.
         in_runs: whether a part is what lies side by side, for samples that are cheaper so, or every n-th one.
+        even: whether all ranks have as many: the last ones of the order, fewer than there are ranks, are left out.
     """
 
     def __init__(
@@ -38,13 +39,20 @@ class Order:
         rank: int | None = None,
         world_size: int | None = None,
         in_runs: bool = False,
+        even: bool = False,
     ) -> None:
-        given = rank is not None, world_size is not None
-        if given[0] != given[1] or (rank is not None and world_size is not None and not 0 <= rank < world_size):
+        hint = "give both, or neither"
+        if rank is None and world_size is None:
+            rank, world_size = _of_distributed(name)
+            hint = "the variables RANK and WORLD_SIZE say so"
+        if rank is None or world_size is None or not 0 <= rank < world_size:
             cause = f"rank {rank} of world_size {world_size}"
-            raise UsageError(kind="usage", doing="dataset", object=name, cause=cause, hint="give both, or neither")
+            raise UsageError(kind="usage", doing="dataset", object=name, cause=cause, hint=hint)
+        if even and count < world_size:
+            cause = f"{count} samples for {world_size} ranks: with `even` there would be none"
+            raise UsageError(kind="usage", doing="dataset", object=name, cause=cause)
         self.name, self._count, self._shuffle, self._seed, self._in_runs = name, count, shuffle, seed, in_runs
-        self.rank, self.world_size = (rank, world_size) if rank is not None and world_size is not None else _of_distributed()
+        self.rank, self.world_size, self._even = rank, world_size, even
 
     def __len__(self) -> int:
         """Samples of this rank."""
@@ -61,7 +69,7 @@ class Order:
 
     def state(self) -> dict[str, Any]:
         """What makes another order."""
-        return {"samples": self._count, "shuffle": self._shuffle, "seed": self._seed}
+        return {"samples": self._count, "shuffle": self._shuffle, "seed": self._seed, "even": self._even}
 
     def _whole(self, epoch: int) -> torch.Tensor:
         if not self._shuffle:
@@ -72,6 +80,8 @@ class Order:
         return torch.randperm(self._count, generator=chance)
 
     def _mine(self, whole: Any, worker: int, workers: int) -> Any:
+        if self._even:
+            whole = whole[: len(whole) // self.world_size * self.world_size]
         return self._part(self._part(whole, self.rank, self.world_size), worker, workers)
 
     def _part(self, whole: Any, number: int, count: int) -> Any:
@@ -110,7 +120,9 @@ class Epochs:
             self._is_begun = self._goes_on = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process stands: what has been yielded by it, by the iterator that was begun last."""
+        """Where this process stands: what has been yielded by it, by the iterator that was begun last. Where a loader has workers only
+        the state of ``StatefulDataLoader`` says what has been taken: here nothing has, or all that workers were told to read.
+        """
         return {"epoch": self._at.epoch, "taken": self._at.taken, **self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -145,7 +157,8 @@ class Epochs:
 
     def _go_to(self, place: Place) -> None:
         """Where iterators begin that have not yet begun."""
-        self._start = self._at = place
+        self._start: Place = place
+        self._at: Place = place
 
     def _identity(self) -> dict[str, Any]:
         """What a state has to be of."""
@@ -200,9 +213,15 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _of_distributed() -> tuple[int, int]:
+def _of_distributed(name: str) -> tuple[int, int]:
     """The rank of this process, and how many there are."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    return int(os.environ.get("RANK", "0")), max(int(os.environ.get("WORLD_SIZE", "1")), 1)
+    said = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    try:
+        return int(said[0]), max(int(said[1]), 1)
+    except ValueError:
+        cause = f"RANK={said[0]} and WORLD_SIZE={said[1]} are no numbers"
+        hint = "set both, or neither, or give `rank` and `world_size`"
+        raise UsageError(kind="usage", doing="dataset", object=name, cause=cause, hint=hint) from None

@@ -36,6 +36,7 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
         batches: how many a worker begins before it needs them, as far as the client's memory goes.
 
     ``state_dict`` and ``load_state_dict`` go on in the middle of an epoch, if the order is that of the epoch, or is always the same.
+    Without workers, that is: with workers batches count that they have only been told to read, and ``StatefulDataLoader`` knows better.
     """
 
     def __init__(self, batch_sampler: Any, *, num_workers: int = 0, batches: int = 2) -> None:
@@ -188,6 +189,7 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
         batches: int = 2,
         rank: int | None = None,
         world_size: int | None = None,
+        even: bool = False,
         loader_class: Any = torch.utils.data.DataLoader,
         **named: Any,
     ) -> Any:
@@ -201,10 +203,13 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
             batches: how many a worker begins before it needs them.
             rank, world_size: which part of the samples is this rank's; by default as ``torch.distributed`` or the variables ``RANK``
                 and ``WORLD_SIZE`` say.
+            even: whether all ranks have as many samples, and so as many batches: of those that come last in an epoch's order fewer
+                than there are ranks are left out. Without it each sample is in one rank, and some have one more.
             loader_class: of the loader, as torchdata's ``StatefulDataLoader``.
             named: what else it takes.
         """
-        order = Order(self.keys.base, len(self), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, in_runs=self._in_runs)
+        of: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "rank": rank, "world_size": world_size, "even": even}
+        order = Order(self.keys.base, len(self), in_runs=self._in_runs, **of)
         sampler = torch.utils.data.BatchSampler(Sampled(order), batch_size, drop_last)
         ahead = ReadAhead(sampler, num_workers=num_workers, batches=batches)
         return loader_class(self, batch_sampler=ahead, num_workers=num_workers, **named)

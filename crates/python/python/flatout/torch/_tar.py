@@ -22,6 +22,9 @@ __all__ = ["InvalidTar", "TarDataset"]
 #: The shards behind the current one are fetched once less than this is left to fetch of it.
 AHEAD_BYTES = 64 << 20
 
+#: What follows the end mark is looked at in parts of so many bytes.
+_CHUNK_BYTES = 1 << 20
+
 #: WebDataset's: the key ends at the first dot of the last component, and a name that begins with a dot is none.
 _NAME = re.compile(r"((?:.*/|)[^./][^./]*)\.([^/]*)", re.DOTALL)
 
@@ -54,7 +57,7 @@ class TarDataset(Source, Sharded):
         UsageError: there are fewer shards than ranks: a rank without samples would leave the others waiting for it. Of more workers
             than shards of a rank some have nothing to do.
         InvalidTar: while it is iterated: a shard is no tar file, or not whole.
-        Unsupported: a shard is compressed.
+        Unsupported: a shard is compressed, or a member of a sample is a link or a sparse file.
         ObjectChanged: a shard was replaced while it was read, or since the state was taken.
     """
 
@@ -142,6 +145,9 @@ def _samples(shard: RemoteFile, shards: _Shards) -> Iterator[tuple[dict[str, Any
     for member, offset in _members(shard):
         shards.on_read(shard.size - offset)
         name = _NAME.fullmatch(member.name)
+        if name is not None and (member.islnk() or member.issym()):
+            cause, hint = f"member {member.name!r} is a link", "write the shard again: `tar --dereference --hard-dereference`"
+            raise Unsupported(doing="read", object=shard.name, cause=cause, hint=hint)
         if name is None or not member.isreg():
             continue
         key, extension = name[1], name[2].lower()
@@ -186,6 +192,9 @@ def _members(shard: RemoteFile) -> Iterator[tuple[tarfile.TarInfo, int]]:
         raise _truncated(shard)
     if any(mark):
         raise _invalid(shard, f"there is no header of a member at byte {tar.offset}")
+    while rest := shard.read(_CHUNK_BYTES):
+        if rest.strip(b"\0"):
+            raise _invalid(shard, f"it goes on behind the mark that ends it, at byte {tar.offset}, like several tar files in one")
 
 
 def _no_tar(shard: RemoteFile, start: int, wrong: str) -> FlatoutError:
