@@ -152,13 +152,14 @@ class Epochs:
     def _begin(self) -> Iterator[Any]:
         self._is_begun, self._goes_on = True, False
         # Its own; the one that is begun last is what a state tells of.
-        self._at = at = replace(self._start)
+        at: Place = replace(self._start)
+        self._at = at
         yield from self._rest(at)
 
     def _go_to(self, place: Place) -> None:
         """Where iterators begin that have not yet begun."""
         self._start: Place = place
-        self._at: Place = place
+        self._at = place
 
     def _identity(self) -> dict[str, Any]:
         """What a state has to be of."""
