@@ -136,10 +136,49 @@ def test_ranks_list_once(started, tmp_path):
     assert len(lists) == 1, lists
     with pytest.raises(flatout.UsageError, match="the table of keys there is that of s3://"):
         MapDataset.from_prefix(bucket.url("1"), index=index, client=flatout.Client(**settings))
-    for broken in (b"", b"something else", index.read_bytes()[:-3]):
+    whole = index.read_bytes()
+    for broken in (b"", b"something else", whole[:-3], whole[:60], whole[:50]):
         index.write_bytes(broken)
         with pytest.raises(flatout.UsageError, match="remove it, and it is made anew"):
             KeyTable(index)
+
+
+def test_an_index_is_of_one_pattern_and_never_empty(client, bucket, tmp_path):
+    index = tmp_path / "keys"
+    with pytest.raises(flatout.UsageError, match="no object lies below this prefix"):
+        MapDataset.from_prefix(bucket.url(""), index=index, client=client)
+    assert not index.exists()
+    for name in ("1.jpg", "1.png"):
+        bucket.put(name, b"1")
+    names = lambda **named: [url.rpartition("/")[2] for url in MapDataset.from_prefix(bucket.url(""), client=client, **named).keys]  # noqa: E731
+    assert names(include="*.jpg", index=index) == names(include="*.jpg", index=index) == ["1.jpg"]
+    for named in ({"include": "*.png"}, {}):
+        with pytest.raises(flatout.UsageError, match="'\\*.jpg', and not of s3://") as raised:
+            names(index=index, **named)
+        assert raised.value.object == str(index)
+    index.unlink()
+    assert names(index=index) == names(index=index, include="*") == ["1.jpg", "1.png"]
+
+
+def test_a_manifest_names_objects_as_they_are(client, bucket, tmp_path):
+    wanted = [" a", "b ", "c\u2028d", "e\x0cf", "g"]
+    text = "\ufeff" + "\r\n".join(f"{name}\t{number}" for number, name in enumerate(wanted)) + "\r\n \n"
+    (tmp_path / "manifest").write_bytes(text.encode())
+    for manifest in (tmp_path / "manifest", bucket.put("manifest", text.encode())):
+        data = MapDataset.from_manifest(manifest, base="s3://b/", client=client)
+        assert [data.keys.name(number) for number in range(len(data))] == wanted
+        assert data._labels == ["0", "1", "2", "3", "4"]
+
+
+def test_what_names_no_object_is_refused(client, tmp_path):
+    (tmp_path / "manifest").write_bytes(b"\n")
+    for kind in (MapDataset, IterableDataset):
+        with pytest.raises(flatout.UsageError, match="manifest: the manifest names no object"):
+            kind.from_manifest(tmp_path / "manifest", client=client)
+        with pytest.raises(flatout.UsageError, match="no object is named"):
+            kind.from_urls([], client=client)
+        with pytest.raises(flatout.UsageError, match="s3://b/1: this is one URL\n  hint: put it in a list"):
+            kind.from_urls("s3://b/1", client=client)
 
 
 def test_a_manifest_names_samples_and_labels(images, client, tmp_path):
@@ -171,7 +210,7 @@ def test_each_sample_is_in_one_rank_and_one_worker(images, client, workers, shuf
             data = dataset(IterableDataset, images, client, shuffle=shuffle, seed=3, rank=rank, world_size=2)
             data.set_epoch(epoch)
             got = [int(number) for batch in DataLoader(data, batch_size=10, num_workers=workers) for number in batch]
-            assert len(got) == len(data) == COUNT // 2
+            assert len(got) == COUNT // 2
             seen.append(got)
         assert sorted(seen[0] + seen[1]) == list(range(COUNT))
         epochs.append(seen)
@@ -192,6 +231,11 @@ def test_the_order_is_that_of_seed_and_epoch(images, client, monkeypatch):
     assert list(dataset(IterableDataset, images, client)) == list(range(2, COUNT, 3))
     with pytest.raises(flatout.UsageError, match="give both, or neither"):
         dataset(IterableDataset, images, client, rank=1)
+    for rank, world_size, says in (("5", "2", "rank 5 of world_size 2"), ("-1", "2", "rank -1"), ("x", "2", "RANK=x and WORLD_SIZE=2 are")):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", world_size)
+        with pytest.raises(flatout.UsageError, match=says):
+            dataset(IterableDataset, images, client)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 64, 65, 200, COUNT])
@@ -212,6 +256,42 @@ def test_an_epoch_goes_on_where_it_was(images, client, taken):
     for other in ({"seed": 8}, {"shuffle": False}, {"rank": 1, "world_size": 2}):
         with pytest.raises(flatout.UsageError, match="the state is of another"):
             dataset(IterableDataset, images, client, **{"shuffle": True, "seed": 9, **other}).load_state_dict(state)
+
+
+def test_iterators_at_the_same_time_do_not_disturb_each_other(images, client):
+    data = dataset(IterableDataset, images, client)
+    assert list(zip(data, data)) == [(number, number) for number in range(COUNT)]
+    # All that begin before anything is taken begin where the state says; then comes the next epoch.
+    state = {**data.state_dict(), "epoch": 0, "taken": 10}
+    data.load_state_dict(state)
+    first, second = iter(data), iter(data)
+    data.set_epoch(0)
+    assert [next(first), next(first), next(second)] == [10, 11, 10]
+    # The one that was begun last is what a state tells of.
+    assert data.state_dict()["taken"] == 11
+    assert list(first) == list(range(12, COUNT)) and data.state_dict()["taken"] == 11
+    assert list(data) == list(range(COUNT)) and data.state_dict()["epoch"] == 1
+    # Of an epoch that is over nothing is left, and the second iterator leaves it.
+    data.load_state_dict({**state, "taken": COUNT})
+    assert list(iter(data)) == []
+    data.load_state_dict({**state, "taken": COUNT})
+    assert [len(list(each)) for each in (iter(data), iter(data))] == [COUNT, COUNT]
+    assert data.state_dict()["epoch"] == 1
+
+
+def test_a_sample_that_cannot_be_made_comes_again(images, client):
+    def fail_at_5(sample):
+        if sample.index == 5 and not is_mended:
+            raise KeyError(sample.name)
+        return sample.index
+
+    is_mended = False
+    data = dataset(IterableDataset, images, client, transform=fail_at_5)
+    with pytest.raises(KeyError):
+        list(data)
+    data.load_state_dict(data.state_dict())
+    is_mended = True
+    assert list(data) == list(range(5, COUNT))
 
 
 def test_an_object_that_is_gone_ends_the_epoch(images, client):

@@ -170,6 +170,22 @@ def test_each_sample_is_in_one_rank_and_one_worker(numbers, client, workers):
     assert sorted(sum(seen, [])) == list(range(COUNT))
 
 
+def test_even_ranks_have_as_many_batches(numbers, client):
+    urls = [numbers.url(f"{number:04}") for number in range(33)]
+    for even, batches, samples in ((False, [2, 1], 33), (True, [1, 1], 32)):
+        data = MapDataset.from_urls(urls, client=client, transform=number_of)
+        of = [{"shuffle": True, "rank": rank, "world_size": 2, "even": even} for rank in range(2)]
+        loaders = [data.loader(batch_size=16, **named) for named in of]
+        streams = [DataLoader(IterableDataset.from_urls(urls, client=client, transform=number_of, **named), batch_size=16) for named in of]
+        for each in (loaders, streams):
+            taken = [list(loader) for loader in each]
+            assert [len(loader) for loader in taken] == batches
+            assert len({number for loader in taken for number in taken_of(loader)}) == samples
+        assert [len(loader) for loader in loaders] == batches
+    with pytest.raises(flatout.UsageError, match="33 samples for 34 ranks"):
+        data.loader(batch_size=1, rank=0, world_size=34, even=True)
+
+
 def test_spawned_workers_get_the_same(numbers, client):
     spawned = {"num_workers": 2, "multiprocessing_context": "spawn"}
     for make in (of_map, of_iterable):
@@ -257,9 +273,27 @@ def test_a_resumed_loader_goes_on_with_the_next_epoch(numbers, client):
         assert [taken_of(again) for _ in range(3)] == wanted[1:]
 
 
+def test_loaders_at_the_same_time_do_not_disturb_each_other(numbers, client):
+    loader = of_map(numbers, client, num_workers=0)
+    whole = taken_of(loader)
+    loader = dataset(numbers, client).loader(batch_size=8, shuffle=True, seed=4)
+    pairs = list(zip(loader, loader))
+    assert taken_of(first for first, _ in pairs) == taken_of(second for _, second in pairs) == whole
+    # A second iterator before anything is taken goes on at the same place.
+    ahead = loader.batch_sampler
+    ahead.load_state_dict({**ahead.state_dict(), "epoch": 0, "taken": 3})
+    iter(loader)
+    assert taken_of(loader) == whole[24:]
+    data = dataset(numbers, client, IterableDataset)
+    data.load_state_dict({**data.state_dict(), "taken": 10})
+    loader = DataLoader(data, batch_size=8)
+    iter(loader)
+    assert taken_of(loader) == list(range(10, COUNT))
+
+
 def test_a_state_of_another_order_is_refused(numbers, client):
     state = of_map(numbers, client).batch_sampler.state_dict()
-    for named in ({"seed": 5}, {"shuffle": False}, {"batch_size": 9}, {"rank": 1, "world_size": 2}):
+    for named in ({"seed": 5}, {"shuffle": False}, {"batch_size": 9}, {"even": True}, {"rank": 1, "world_size": 2}):
         named = {"batch_size": 8, "shuffle": True, "seed": 4, **named}
         with pytest.raises(flatout.UsageError, match="the state is of another"):
             dataset(numbers, client).loader(**named).batch_sampler.load_state_dict(state)
@@ -327,6 +361,18 @@ def test_lightning_trains_with_it(numbers, client, tmp_path, make, workers):
     assert [sorted(seen) for seen in model.seen.values()] == [list(range(COUNT))] * 2
     # Only the workers of an IterableDataset know of no epoch before.
     assert (model.seen[0] != model.seen[1]) == (make is of_map or not workers)
+
+
+def test_lightning_takes_the_batches_of_each_worker_that_are_not_full(numbers, client, tmp_path):
+    model = Model()
+    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pytorch_lightning.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **quiet)
+    urls = [numbers.url(f"{number:04}") for number in range(33)]
+    data = IterableDataset.from_urls(urls, client=client, transform=number_of)
+    trainer.fit(model, DataLoader(data, batch_size=32, num_workers=3))
+    assert sorted(model.seen[0]) == list(range(33))
+    with pytest.raises(TypeError):
+        len(data)
 
 
 # Origins that fail, and objects that change.

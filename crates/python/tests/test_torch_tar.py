@@ -155,6 +155,31 @@ def test_an_epoch_goes_on_where_it_was(shards, client, taken):
         dataset(shards, client, shuffle=True, seed=8).load_state_dict(state)
 
 
+def test_iterators_at_the_same_time_do_not_disturb_each_other(shards, client):
+    data = dataset(shards, client)
+    assert list(zip(data, data)) == [(place, place) for place in ALL]
+    for _ in zip(range(13), data):
+        pass
+    data.load_state_dict(data.state_dict())
+    first, second = iter(data), iter(data)
+    assert next(first) == next(second) == ALL[13] and list(first) == list(second) == ALL[14:]
+
+
+def test_a_sample_that_cannot_be_made_comes_again(shards, client):
+    def fail_at_5(sample):
+        if place_of(sample) == (0, 5) and not is_mended:
+            raise KeyError(sample["__key__"])
+        return place_of(sample)
+
+    is_mended = False
+    data = dataset(shards, client, transform=fail_at_5)
+    with pytest.raises(KeyError):
+        list(data)
+    data.load_state_dict(data.state_dict())
+    is_mended = True
+    assert list(data) == ALL[5:]
+
+
 def test_what_was_read_is_not_read_again(started):
     origin = started()
     bucket = origins.Bucket(origin, origins.new_name())
@@ -231,6 +256,17 @@ WHOLE = packed([("1.bin", bytes(1000)), ("2.bin", bytes(1000))])
 LONG = packed([("1.bin", bytes(1000)), ("long" * 50 + ".bin", bytes(1000))], tarfile.GNU_FORMAT)
 
 
+def linked(type):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("1.bin"))
+        for name in ("latest", "2.bin"):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = type, "1.bin"
+            tar.addfile(member)
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     "body, error, says",
     [
@@ -245,6 +281,11 @@ LONG = packed([("1.bin", bytes(1000)), ("long" * 50 + ".bin", bytes(1000))], tar
         (WHOLE[:3072], InvalidTar, "it is truncated"),
         (LONG[: 1536 + 600], InvalidTar, "it is truncated"),
         (WHOLE[:1536] + b"x" * 5000, InvalidTar, "there is no header of a member at byte 1536"),
+        # Several in one, and what is none.
+        (WHOLE * 2, InvalidTar, "it goes on behind the mark that ends it, at byte 3072, like several tar files in one"),
+        (WHOLE + bytes(3 << 20) + b"x", InvalidTar, "it goes on behind the mark that ends it"),
+        (linked(tarfile.LNKTYPE), flatout.Unsupported, "member '2.bin' is a link\n  hint: write the shard again"),
+        (linked(tarfile.SYMTYPE), flatout.Unsupported, "member '2.bin' is a link"),
         (b"\x1f\x8b\x08\0" + bytes(2000), flatout.Unsupported, "it is compressed by gzip\n  hint: store the shard as it is"),
         (b"\x28\xb5\x2f\xfd" + bytes(2000), flatout.Unsupported, "it is compressed by zstd"),
     ],

@@ -64,9 +64,6 @@ class _Objects(Source):
         self._labels = labels
         self._transform = transform
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def open(self, index: int) -> RemoteFile:
         """The object of a sample as a file."""
         return self.client.open(self.keys.url(index), size=self.keys.size(index))
@@ -86,6 +83,9 @@ class MapDataset(_Objects, Loading):
     :meth:`loader` makes a ``DataLoader`` whose next batches are read while one is made, and so does :class:`ReadAhead`.
     """
 
+    def __len__(self) -> int:
+        return len(self.keys)
+
     def _requests(self, indices: Sequence[int]) -> list[Request]:
         return [Request(self.keys.url(index), bytes=self.keys.size(index)) for index in indices]
 
@@ -102,10 +102,13 @@ class IterableDataset(_Objects, Sharded):
         seed: of the order.
         rank, world_size: which part of the samples is this rank's; by default as ``torch.distributed`` or the variables ``RANK`` and
             ``WORLD_SIZE`` say.
+        even: as of :meth:`MapDataset.loader`.
         concurrency: how many samples are read ahead.
 
     Each ``iter`` begins the next epoch. ``state_dict`` and ``load_state_dict`` go on in the middle of one, exact to the sample;
     ``StatefulDataLoader`` calls them. Workers that are made anew for each epoch know of no earlier one: call ``set_epoch``.
+
+    It has no length: each worker ends with a batch of its own that is not full, so that loaders would count too few batches.
     """
 
     def __init__(
@@ -116,16 +119,14 @@ class IterableDataset(_Objects, Sharded):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        even: bool = False,
         concurrency: int = 64,
         **named: Any,
     ) -> None:
         _Objects.__init__(self, keys, **named)
-        Sharded.__init__(self, Order(keys.base, len(keys), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size))
+        order = Order(keys.base, len(keys), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, even=even)
+        Sharded.__init__(self, order)
         self._concurrency = concurrency
-
-    def __len__(self) -> int:
-        """Samples of this rank."""
-        return len(self._order)
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
         urls = (self.keys.url(number) for number in numbers)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyTable"]
 
-_MAGIC = b"flatout keys 1\n\0"
-#: Magic, how many there are, bytes of the base, bytes of the names.
-_HEAD = struct.Struct("<16sQQQ")
+_MAGIC = b"flatout keys 2\n\0"
+#: Magic, how many there are, bytes of the base, of the pattern, and of the names.
+_HEAD = struct.Struct("<16sQQQQ")
+#: The pattern that all names match.
+_ALL = "*"
 #: The size of an object that is not known.
 _UNKNOWN = 2**64 - 1
 
@@ -45,20 +47,29 @@ class KeyTable:
                 cause, hint = "this is no table of keys", "remove it, and it is made anew"
                 raise UsageError(kind="usage", doing="open", object=self._path, cause=cause, hint=hint)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        _, self._count, base_bytes, names_bytes = _HEAD.unpack(head)
+        _, self._count, base_bytes, include_bytes, names_bytes = _HEAD.unpack(head)
         at = _HEAD.size
+        if at + 16 * self._count + base_bytes + include_bytes + names_bytes != len(self._map):
+            cause, hint = "this table of keys is not whole", "remove it, and it is made anew"
+            raise UsageError(kind="usage", doing="open", object=self._path, cause=cause, hint=hint)
         table = memoryview(self._map)
         self._sizes, at = table[at : at + 8 * self._count].cast("Q"), at + 8 * self._count
         self._ends, at = table[at : at + 8 * self._count].cast("Q"), at + 8 * self._count
         self._base, at = bytes(table[at : at + base_bytes]).decode(), at + base_bytes
-        if at + names_bytes != len(self._map):
-            cause, hint = "this table of keys is not whole", "remove it, and it is made anew"
-            raise UsageError(kind="usage", doing="open", object=self._path, cause=cause, hint=hint)
+        self._include, at = bytes(table[at : at + include_bytes]).decode(), at + include_bytes
         self._names = table[at:]
 
     @classmethod
-    def of(cls, urls: Iterable[tuple[str, int | None]], base: str = "", path: str | os.PathLike[str] | None = None) -> KeyTable:
-        """Of pairs of what follows ``base`` in a URL, and the size, to the file ``path`` or a temporary one."""
+    def of(
+        cls,
+        urls: Iterable[tuple[str, int | None]],
+        base: str = "",
+        path: str | os.PathLike[str] | None = None,
+        include: str | None = None,
+    ) -> KeyTable:
+        """Of pairs of what follows ``base`` in a URL, and the size, to the file ``path`` or a temporary one, which a table without
+        keys always gets. ``include`` says by which pattern they were chosen.
+        """
         sizes, ends, names, at = array("Q"), array("Q"), [], 0
         for name, size in urls:
             name_bytes = name.encode()
@@ -66,16 +77,17 @@ class KeyTable:
             names.append(name_bytes)
             sizes.append(_UNKNOWN if size is None else size)
             ends.append(at)
+        # Later runs would find nothing for ever.
+        path = path if sizes else None
         folder = None if path is None else os.path.dirname(os.path.abspath(path))
         number, new = tempfile.mkstemp(prefix="flatout-keys-", dir=folder)
         try:
             with open(number, "wb") as file:
-                encoded = base.encode()
-                file.write(_HEAD.pack(_MAGIC, len(sizes), len(encoded), at))
+                texts = base.encode(), (_ALL if include is None else include).encode()
+                file.write(_HEAD.pack(_MAGIC, len(sizes), *map(len, texts), at))
                 for each in (sizes, ends):
                     file.write(memoryview(each).cast("B") if len(each) else b"")
-                file.write(encoded)
-                file.writelines(names)
+                file.writelines((*texts, *names))
             if path is not None:
                 os.replace(new, path)
         except BaseException:
@@ -106,12 +118,13 @@ class KeyTable:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.path.exists(path):
                 table = cls(path)
-                if table.base != url:
-                    cause = f"the table of keys there is that of {table.base}"
+                pattern = _ALL if include is None else include
+                if (table.base, table.include) != (url, pattern):
+                    cause = f"the table of keys there is that of {table.base}, {table.include!r}, and not of {url}, {pattern!r}"
                     hint = "name another file, or remove it"
                     raise UsageError(kind="usage", doing="open", object=os.fspath(path), cause=cause, hint=hint)
                 return table
-            return cls.of(below(client, url, include), url, path)
+            return cls.of(below(client, url, include), url, path, include)
         finally:
             os.close(lock)
 
@@ -119,6 +132,11 @@ class KeyTable:
     def base(self) -> str:
         """What all URLs begin with."""
         return self._base
+
+    @property
+    def include(self) -> str:
+        """The pattern that what follows it matches."""
+        return self._include
 
     @property
     def path(self) -> str:

@@ -13,7 +13,7 @@ import torch.utils.data
 
 from .. import _native
 from ..errors import UsageError
-from ._epochs import Epochs, Order
+from ._epochs import Epochs, Order, Place
 
 if TYPE_CHECKING:
     from .._native import Buffer
@@ -36,6 +36,7 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
         batches: how many a worker begins before it needs them, as far as the client's memory goes.
 
     ``state_dict`` and ``load_state_dict`` go on in the middle of an epoch, if the order is that of the epoch, or is always the same.
+    Without workers, that is: with workers batches count that they have only been told to read, and ``StatefulDataLoader`` knows better.
     """
 
     def __init__(self, batch_sampler: Any, *, num_workers: int = 0, batches: int = 2) -> None:
@@ -63,12 +64,15 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
         order = self._order
         return {"batches": len(self), **({} if order is None else {"rank": (order.rank, order.world_size), **order.state()})}
 
-    def _rest(self) -> Iterator[Announced]:
+    def _all(self) -> int:
+        return len(self)
+
+    def _rest(self, at: Place) -> Iterator[Announced]:
         for each in (self._batches, getattr(self._batches, "sampler", None)):
             if hasattr(each, "set_epoch"):
-                each.set_epoch(self._epoch)
+                each.set_epoch(at.epoch)
         source, waiting, epoch = iter(self._batches), deque[list[int]](), _Epoch()
-        for _ in range(self._taken):
+        for _ in range(at.taken):
             next(source, None)
         while True:
             while len(waiting) <= self._ahead * self._turn and (batch := next(source, None)) is not None:
@@ -76,7 +80,7 @@ class ReadAhead(Epochs, torch.utils.data.Sampler):  # type: ignore[type-arg]
             if not waiting:
                 return
             batch = waiting.popleft()
-            self._taken += 1
+            at.taken += 1
             yield Announced(batch, list(waiting)[self._turn - 1 :: self._turn], self._turn, epoch)
 
 
@@ -185,6 +189,7 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
         batches: int = 2,
         rank: int | None = None,
         world_size: int | None = None,
+        even: bool = False,
         loader_class: Any = torch.utils.data.DataLoader,
         **named: Any,
     ) -> Any:
@@ -198,10 +203,13 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
             batches: how many a worker begins before it needs them.
             rank, world_size: which part of the samples is this rank's; by default as ``torch.distributed`` or the variables ``RANK``
                 and ``WORLD_SIZE`` say.
+            even: whether all ranks have as many samples, and so as many batches: of those that come last in an epoch's order fewer
+                than there are ranks are left out. Without it each sample is in one rank, and some have one more.
             loader_class: of the loader, as torchdata's ``StatefulDataLoader``.
             named: what else it takes.
         """
-        order = Order(self.keys.base, len(self), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, in_runs=self._in_runs)
+        of: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "rank": rank, "world_size": world_size, "even": even}
+        order = Order(self.keys.base, len(self), in_runs=self._in_runs, **of)
         sampler = torch.utils.data.BatchSampler(Sampled(order), batch_size, drop_last)
         ahead = ReadAhead(sampler, num_workers=num_workers, batches=batches)
         return loader_class(self, batch_sampler=ahead, num_workers=num_workers, **named)

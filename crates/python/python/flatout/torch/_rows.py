@@ -139,7 +139,8 @@ class RowIterableDataset(_Rows, Sharded):
 
     Args:
         keys, names, transform, client: as of :class:`RowMapDataset`.
-        shuffle, seed, rank, world_size: as of :class:`IterableDataset`, and so are ``state_dict`` and ``load_state_dict``.
+        shuffle, seed, rank, world_size, even: as of :class:`IterableDataset`, and so are ``state_dict`` and ``load_state_dict``.
+            It has no length either.
     """
 
     def __init__(
@@ -150,18 +151,15 @@ class RowIterableDataset(_Rows, Sharded):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        even: bool = False,
         **named: Any,
     ) -> None:
         _Rows.__init__(self, keys, **named)
         count = self._ends[-1]
-        order = Order(keys.base, count, shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, in_runs=True)
+        order = Order(keys.base, count, shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, even=even, in_runs=True)
         Sharded.__init__(self, order)
         fits = AT_ONCE_BYTES // max(sum(column.bytes for column in self._columns), 1)
         self._at_once = max(min(fits, AT_ONCE_ROWS if shuffle else fits), 1)
-
-    def __len__(self) -> int:
-        """Rows of this rank."""
-        return len(self._order)
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
         batches = Batches(self.client)

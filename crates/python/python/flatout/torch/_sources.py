@@ -44,16 +44,18 @@ class Source:
             named: ``transform``, and what else the class takes.
         """
         keys = KeyTable.listed(client or default_client(), url, include, index)
-        if not len(keys):
-            pattern = "" if include is None else f" that matches {include!r}"
-            cause = f"no object lies below this prefix{pattern}"
-            raise UsageError(kind="usage", doing="dataset", object=url, cause=cause, hint="`flatout.ls` shows what is there")
+        pattern = "" if include is None else f" that matches {include!r}"
+        _refuse_none(keys, url, f"no object lies below this prefix{pattern}", "`flatout.ls` shows what is there")
         return cls(keys, client=client, **named)
 
     @classmethod
     def from_urls(cls, urls: Iterable[str], *, client: Client | None = None, **named: Any) -> Any:
         """These objects, in this order; ``labels`` may name something for each."""
-        return cls(KeyTable.of((url, None) for url in urls), client=client, **named)
+        if isinstance(urls, str):
+            raise UsageError(kind="usage", doing="dataset", object=urls, cause="this is one URL", hint="put it in a list")
+        keys = KeyTable.of((url, None) for url in urls)
+        _refuse_none(keys, "", "no object is named")
+        return cls(keys, client=client, **named)
 
     @classmethod
     def from_manifest(
@@ -68,18 +70,21 @@ class Source:
         """The objects that the lines of a file name.
 
         Args:
-            manifest: a local file, or the URL of an object.
+            manifest: a local file, or the URL of an object. It is UTF-8. Lines without anything but space name nothing.
             base: what comes before each name, as ``"s3://bucket/images/"``.
             parser: makes a name and a label of a line. Without it the label follows a tab, and is None where there is none.
         """
         name = os.fspath(manifest)
         if "://" in name:
-            text = (client or default_client()).read(name).decode()
+            data = bytes((client or default_client()).read(name))
         else:
-            with open(name, encoding="utf-8") as file:
-                text = file.read()
-        parsed = [(parser or _tabbed)(line) for line in text.splitlines() if line.strip()]
+            with open(name, "rb") as file:
+                data = file.read()
+        # Whatever else ends a line to `splitlines` may be in a name, and so may spaces around it.
+        lines = (line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n"))
+        parsed = [(parser or _tabbed)(line) for line in lines if line.strip()]
         keys = KeyTable.of(((each, None) for each, _ in parsed), base)
+        _refuse_none(keys, name, "the manifest names no object")
         labels = [label for _, label in parsed]
         return cls(keys, labels=labels if any(label is not None for label in labels) else None, client=client, **named)
 
@@ -89,6 +94,11 @@ class Source:
         return self._client or default_client()
 
 
+def _refuse_none(keys: KeyTable, named_by: str, cause: str, hint: str | None = None) -> None:
+    if not len(keys):
+        raise UsageError(kind="usage", doing="dataset", object=named_by, cause=cause, hint=hint)
+
+
 def _tabbed(line: str) -> tuple[str, str | None]:
-    name, _, label = line.strip().partition("\t")
+    name, _, label = line.partition("\t")
     return name, label or None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FlatoutError, ObjectChanged, Unsupported, UsageError
-from ._epochs import Order, Sharded
+from ._epochs import Order, Place, Sharded
 from ._sources import Source
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ __all__ = ["InvalidTar", "TarDataset"]
 
 #: The shards behind the current one are fetched once less than this is left to fetch of it.
 AHEAD_BYTES = 64 << 20
+
+#: What follows the end mark is looked at in parts of so many bytes.
+_CHUNK_BYTES = 1 << 20
 
 #: WebDataset's: the key ends at the first dot of the last component, and a name that begins with a dot is none.
 _NAME = re.compile(r"((?:.*/|)[^./][^./]*)\.([^/]*)", re.DOTALL)
@@ -54,7 +57,7 @@ class TarDataset(Source, Sharded):
         UsageError: there are fewer shards than ranks: a rank without samples would leave the others waiting for it. Of more workers
             than shards of a rank some have nothing to do.
         InvalidTar: while it is iterated: a shard is no tar file, or not whole.
-        Unsupported: a shard is compressed.
+        Unsupported: a shard is compressed, or a member of a sample is a link or a sparse file.
         ObjectChanged: a shard was replaced while it was read, or since the state was taken.
     """
 
@@ -79,22 +82,19 @@ class TarDataset(Source, Sharded):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process stands: how many shards it has finished, and where in the next one it goes on."""
-        return {**super().state_dict(), "offset": self._offset, "etag": self._etag}
+        return {**super().state_dict(), "offset": self._at.offset, "etag": self._at.etag}
 
-    def _go_to(self, epoch: int, state: dict[str, Any]) -> None:
-        super()._go_to(epoch, state)
-        self._offset: int = state.get("offset", 0)
-        # Of the shard that the offset is in.
-        self._etag: str | None = state.get("etag")
-
-    def _rest(self) -> Iterator[Any]:
-        shards = _Shards(self.client, [self.keys.url(number) for number in self._left()])
+    def _rest(self, at: Place) -> Iterator[Any]:
+        shards = _Shards(self.client, [self.keys.url(number) for number in self._left(at)])
         try:
-            while (shard := shards.next(self._offset, self._etag)) is not None:
-                self._etag = shard.etag
-                for sample, self._offset in _samples(shard, shards):
-                    yield sample if self._transform is None else self._transform(sample)
-                self._taken, self._offset, self._etag = self._taken + 1, 0, None
+            while (shard := shards.next(at.offset, at.etag)) is not None:
+                at.etag = shard.etag
+                for sample, end in _samples(shard, shards):
+                    made = sample if self._transform is None else self._transform(sample)
+                    # Not before: a sample that could not be made comes again.
+                    at.offset = end
+                    yield made
+                at.taken, at.offset, at.etag = at.taken + 1, 0, None
         finally:
             shards.close()
 
@@ -145,6 +145,9 @@ def _samples(shard: RemoteFile, shards: _Shards) -> Iterator[tuple[dict[str, Any
     for member, offset in _members(shard):
         shards.on_read(shard.size - offset)
         name = _NAME.fullmatch(member.name)
+        if name is not None and (member.islnk() or member.issym()):
+            cause, hint = f"member {member.name!r} is a link", "write the shard again: `tar --dereference --hard-dereference`"
+            raise Unsupported(doing="read", object=shard.name, cause=cause, hint=hint)
         if name is None or not member.isreg():
             continue
         key, extension = name[1], name[2].lower()
@@ -189,6 +192,9 @@ def _members(shard: RemoteFile) -> Iterator[tuple[tarfile.TarInfo, int]]:
         raise _truncated(shard)
     if any(mark):
         raise _invalid(shard, f"there is no header of a member at byte {tar.offset}")
+    while rest := shard.read(_CHUNK_BYTES):
+        if rest.strip(b"\0"):
+            raise _invalid(shard, f"it goes on behind the mark that ends it, at byte {tar.offset}, like several tar files in one")
 
 
 def _no_tar(shard: RemoteFile, start: int, wrong: str) -> FlatoutError:
