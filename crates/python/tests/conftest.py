@@ -24,6 +24,7 @@ SKIPPED = {
         "tests/test_safetensors_torch.py",
         "tests/test_torch.py",
         "tests/test_torch_loaders.py",
+        "tests/test_torch_minio.py",
         "tests/test_torch_rows.py",
         "tests/test_torch_servers.py",
         "tests/test_torch_sharded.py",
