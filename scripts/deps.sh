@@ -53,7 +53,7 @@ oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clien
 python=$cache/python-$({ cat "$clients/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
 package_python=$cache/package-python-$({ cat "$package/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
 debian_13=$cache/debian-13-$(echo "$DEBIAN_13" | cksum | cut -d' ' -f1)
-package_torch=$cache/package-torch-$({ cat "$package/requirements-torch.txt"; echo "$debian_13"; } | cksum | cut -d' ' -f1)
+package_torch=$cache/package-torch-$({ cat "$package/requirements-torch.txt"; echo "$debian_13 2"; } | cksum | cut -d' ' -f1)
 
 # Neither sudo's PATH nor a plain user's holds them all.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
@@ -235,10 +235,10 @@ install_package_torch() {
     say "pip install of Lightning and torchdata beside it (seconds)"
     as_owner rm -rf "$package_torch"
     as_owner mkdir -p "$package_torch/bin"
-    printf '#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind %q/usr /usr \\\n    --ro-bind %q/etc/alternatives /etc/alternatives --ro-bind %q/etc/ld.so.cache /etc/ld.so.cache \\\n    --die-with-parent "${PYTHON:-%q/venv/bin/python}" "$@"\n' \
+    printf '#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind %q/usr /usr \\\n    --ro-bind %q/etc/alternatives /etc/alternatives --ro-bind %q/etc/ld.so.cache /etc/ld.so.cache \\\n    --die-with-parent "${DEBIAN_13_PYTHON:-%q/venv/bin/python}" "$@"\n' \
         "$debian_13" "$debian_13" "$debian_13" "$package_torch" | as_owner tee "$package_torch/bin/python" >/dev/null
     as_owner chmod +x "$package_torch/bin/python"
-    as_owner env PYTHON=/usr/bin/python3 "$package_torch/bin/python" -m venv --system-site-packages "$package_torch/venv"
+    as_owner env DEBIAN_13_PYTHON=/usr/bin/python3 "$package_torch/bin/python" -m venv --system-site-packages "$package_torch/venv"
     as_owner "$package_torch/bin/python" -m pip install -q --disable-pip-version-check --no-deps --ignore-installed \
         -r "$package/requirements-torch.txt"
     as_owner ln -sfn bin/python "$package_torch/whole"

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
-from flatout.torch.dcp import Reader, Writer, gc_old  # noqa: E402
+from flatout.torch.dcp import Reader, Writer, gc_old, latest  # noqa: E402
 from test_writes import BOTH, uploads  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is unavailable or uninitialized")
@@ -177,6 +177,11 @@ def test_a_checkpoint_that_is_not_there_is_told(client, bucket):
     bucket.put("run/.metadata", pickle.dumps({"other": 1}))
     with pytest.raises(dcp.api.CheckpointException, match="holds dict"):
         loaded(url, client)
+    bucket.put("run/.metadata", b"123")
+    with pytest.raises(dcp.api.CheckpointException, match="Corrupt.*run/.metadata.*no part of a whole checkpoint: UnpicklingError"):
+        loaded(url, client)
+    with pytest.raises(dcp.api.CheckpointException, match="no such bucket"):
+        loaded("s3://nobody-has-this/run", client)
     dcp.save(state(), storage_writer=Writer(url, client=client))
     (name,) = [name for name in names(client, url) if name != ".metadata"]
     data = bytes(client.read(f"{url}/{name}"))
@@ -287,6 +292,8 @@ def test_old_checkpoints_go_and_nothing_else(client, bucket):
         dcp.save(state(1 + step), storage_writer=Writer(f"{run}/step-{step}", client=client))
     # A save that has failed, and one that runs.
     left = bucket.put(f"run/step-4/__0_0-{'a' * 32}.distcp", b"left")
+    assert latest(run, client=client) == f"{run}/step-3" and latest(bucket.url("none"), client=client) is None
+    assert gc_old(run, 4, client=client) == gc_old(run, 5, client=client) == gc_old(run, 100, client=client) == []
     assert gc_old(run, 3, client=client) == [f"{run}/step-0"]
     assert gc_old(run + "/", 3, client=client) == []
     assert gc_old(run, 2, client=client) == [f"{run}/step-1"]
@@ -361,7 +368,7 @@ def ranks(tmp_path, serve):
             for rank in range(count)
         ]
         running.extend(started)
-        ends = [(each.communicate(timeout=120)[0].decode(), each.returncode) for each in started]
+        ends = [(each.communicate(timeout=400)[0].decode(), each.returncode) for each in started]
         return [code for _, code in ends], "\n".join(text for text, _ in ends)
 
     yield run
@@ -377,6 +384,9 @@ def test_other_ranks_load_what_these_have_saved(client, bucket, ranks, serve):
     for count, placed in ((2, "rows"), (2, "columns"), (1, "whole")):
         codes, told = ranks(count, "load", url, serve.url, placed)
         assert codes == [0] * count, told
+    # A rank says itself why it fails, whatever PyTorch makes of it.
+    codes, told = ranks(2, "load", bucket.url("none"), serve.url, "rows")
+    assert 0 not in codes and "rank 0: load:" in told and "there is no whole checkpoint" in told, told
     # A rank that is killed when it has sent its part: the checkpoint before is whole.
     codes, told = ranks(2, "killed", url, serve.url, "columns")
     assert codes[1] == -signal.SIGKILL and codes[0] != 0, told

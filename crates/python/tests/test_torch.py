@@ -355,3 +355,16 @@ def test_checkpoints_are_saved_and_loaded(serve, client):
     with pytest.raises(flatout.NotFound):
         checkpoint.load("step-300.pt")
     assert [info.name for info in client.ls(bucket.url("run/"))] == ["step-100.pt", "step-200.pt"]
+
+
+def test_a_checkpoint_has_a_name_below_its_prefix(images, client):
+    for wrong in ("", "s3://other/x.pt", "../x.pt", "/x.pt", "a//x.pt"):
+        with pytest.raises(flatout.UsageError, match="is no name below it"):
+            Checkpoint(images.url("run"), client=client).writer(wrong)
+    for prefix in ("us-east-1", "/tmp/run"):
+        with pytest.raises(flatout.UsageError, match="no URL of a bucket"):
+            Checkpoint(prefix)
+    with pytest.raises(flatout.UsageError, match="'x.pt' is no URL of a bucket"):
+        Checkpoint(client=client).reader("x.pt")
+    Checkpoint(client=client).save({"a": 1}, images.url("run/named.pt"))
+    assert Checkpoint(images.url("run"), client=client).load("named.pt") == {"a": 1}

@@ -168,7 +168,7 @@ def test_ranks_of_a_server_share_what_they_fetch(started, tmp_path):
     env = {**os.environ, "FLATOUT_ENDPOINT_URL": serve.url, "GLOO_SOCKET_IFNAME": "lo"}
     running = [subprocess.Popen(command, env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
     try:
-        told = [each.communicate(timeout=120)[0].decode() for each in running]
+        told = [each.communicate(timeout=400)[0].decode() for each in running]
     finally:
         [each.kill() for each in running]
     assert [each.returncode for each in running] == [0, 0], "\n".join(told)

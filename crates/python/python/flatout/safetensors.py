@@ -328,6 +328,8 @@ def stream_tensors(
     if into is not None:
         _into.check(model.places, into, made)
     places = [place for name, place in model.places.items() if _is_selected(name, select) and (into is None or name in into)]
+    if isinstance(select, str) and not places:
+        raise UsageError(kind="usage", doing="read", object=model.files[0].url, cause=f"no tensor matches {select!r}")
     if order == "names":
         places.sort(key=lambda place: place[1].name)
     if into is not None:

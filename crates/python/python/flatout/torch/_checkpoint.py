@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..client import Client, default_client
+from ..errors import UsageError
+from ..hf import is_url
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -28,6 +30,9 @@ class Checkpoint:
     """
 
     def __init__(self, url: str = "", *, client: Client | None = None) -> None:
+        if url and not is_url(url):
+            hint = "write s3://bucket/prefix, or oss://bucket/prefix"
+            raise UsageError(kind="usage", doing="checkpoint", object=url, cause="this is no URL of a bucket", hint=hint)
         self._folder = url if not url or url.endswith("/") else f"{url}/"
         self._client = client
 
@@ -38,11 +43,20 @@ class Checkpoint:
 
     def writer(self, name: str, **options: Unpack[WriteOptions]) -> RemoteWriter:
         """A new checkpoint as a file; ``options`` are those of :func:`flatout.write`."""
-        return self.client.open(self._folder + name, "wb", **options)
+        return self.client.open(self._of(name), "wb", **options)
 
     def reader(self, name: str) -> RemoteFile:
         """A checkpoint as a file, in one version."""
-        return self.client.open(self._folder + name)
+        return self.client.open(self._of(name))
+
+    def _of(self, name: str) -> str:
+        if is_url(name) and not self._folder:
+            return name
+        if not name or is_url(name) or not self._folder or {"", ".", ".."} & set(name.split("/")):
+            cause = f"{name!r} is no name below it" if self._folder else f"{name!r} is no URL of a bucket"
+            hint = 'give the checkpoint a name, as "step-100.pt", or leave out the prefix and give URLs'
+            raise UsageError(kind="usage", doing="checkpoint", object=self._folder or name, cause=cause, hint=hint)
+        return self._folder + name
 
     def save(self, state: Any, name: str, **options: Unpack[WriteOptions]) -> None:
         """``torch.save`` to a new checkpoint."""

@@ -107,6 +107,10 @@ def stream_sharded(
         if _is_selected(name, select)
     )
     ranks.agree(model.files[0].url, [(file.url, str(file.version.etag), file.size) for file in model.files], [(part.tensor.name, part.shape) for part in parts])
+    if isinstance(cut, Mapping):
+        for pattern in cut:
+            if not any(fnmatchcase(name, pattern) for name in model.places):
+                raise UsageError(kind="usage", doing="load", object=model.files[0].url, cause=f"no tensor matches {pattern!r}, which is to be cut")
     ranges = deque(each for part in parts for each in part.ranges)
     return _stream(_Ahead(client, ranges, memory_limit, False, progress), parts, made)  # type: ignore[arg-type]
 

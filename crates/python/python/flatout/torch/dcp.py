@@ -13,23 +13,21 @@ all, also where one replaces another. Needs PyTorch 2.3.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import os
 import pickle
-import re
 import sys
 import threading
-import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any, cast
+from functools import partial, wraps
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
@@ -42,24 +40,19 @@ from .._in_order import in_order
 from .._into import Taken
 from .._slices import Selection, select
 from ..client import Client, default_client
-from ..errors import AlreadyExists, FlatoutError, NotFound, Unsupported, UsageError
+from ..errors import AlreadyExists, Corrupt, FlatoutError, NotFound, Unsupported, UsageError
+from ..hf import is_url
+from ._dcp_checkpoints import METADATA, NAME, SAVE, delete, folder, gc_old, latest, note, objects_of, save_of
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
 
     from .._writer import RemoteWriter
 
-__all__ = ["Reader", "Writer", "gc_old"]
+__all__ = ["Reader", "Writer", "gc_old", "latest"]
 
-_METADATA = ".metadata"
-#: What an object of a save is called: its rank, its number there, and the save.
-_NAME = re.compile(r"__(\d+)_(\d+)-([0-9a-f]{32})\.distcp")
-#: In the metadata of the object `.metadata`: which save it is of, and where it was saved to. A copy elsewhere is somebody else's.
-_SAVE = "flatout-save"
 #: Objects, or tensors that have to be copied into place, that a rank reads at a time. Ranges of one object are read together.
 _AT_ONCE = 4
-
-
 #: What this process has written: a rank, and its save.
 _WRITTEN: set[tuple[int, str]] = set()
 #: The option of torch.save is one for the whole process.
@@ -70,7 +63,7 @@ class _At:
     """A checkpoint's place."""
 
     def __init__(self, url: str | os.PathLike[str] | None, client: Client | None) -> None:
-        self._url = "" if url is None else _folder(url)
+        self._url = "" if url is None else folder(url)
         self._client = client
 
     @property
@@ -96,7 +89,25 @@ class _At:
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Whether it is a URL of a bucket."""
-        return os.fspath(checkpoint_id).startswith(("s3://", "oss://"))
+        return is_url(os.fspath(checkpoint_id))
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _told(call: _Call) -> _Call:
+    """Has a rank say itself why it fails: PyTorch may lose that on its way to the others."""
+
+    @wraps(call)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except FlatoutError as error:
+            if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+                warnings.warn(f"rank {dist.get_rank()}: {error}", RuntimeWarning, stacklevel=2)
+            raise
+
+    return cast(_Call, told)
 
 
 class Writer(_At, StorageWriter, BlockingAsyncStager):
@@ -136,7 +147,7 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A new save begins."""
         if checkpoint_id is not None:
-            self._url = self._of_save.url = _folder(checkpoint_id)
+            self._url = self._of_save.url = folder(checkpoint_id)
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """A copy for ``dcp.async_save``, also of what is on the CPU, which PyTorch's own stager takes as it is."""
@@ -153,13 +164,14 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
             raise Unsupported(kind="unsupported", doing="save", object=self.url, cause=cause, hint="leave it out")
         self._is_coordinator = is_coordinator
 
+    @_told
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """The same plan.
 
         Raises:
             AlreadyExists: the coordinator found a checkpoint that may not be replaced.
         """
-        url = self._of(_METADATA)
+        url = self._of(METADATA)
         if self._is_coordinator and not self._overwrite and self.client.exists(url):
             cause = "a checkpoint is there already, and overwrite=False"
             raise AlreadyExists(kind="changed", doing="save", object=self.url, cause=cause, hint="save to another URL")
@@ -170,6 +182,7 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
         self._of_save.name = uuid.uuid4().hex
         return [dataclasses.replace(plan, storage_data=(rank, self.url, self._of_save.name)) for rank, plan in enumerate(plans)]
 
+    @_told
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Sends what is this rank's.
 
@@ -194,6 +207,7 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
                         results.append(_written(file, name, item, planner.resolve_data(item)))
         return _done(results)
 
+    @_told
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Publishes the checkpoint. Where the objects of the one before cannot be removed there is a warning: it has been replaced.
 
@@ -202,17 +216,17 @@ class Writer(_At, StorageWriter, BlockingAsyncStager):
         """
         metadata.storage_data = {result.index: result.storage_data for of_rank in results for result in of_rank}
         metadata.storage_meta = self.storage_meta()
-        url, save = self._of(_METADATA), self._of_save.name
+        url, save = self._of(METADATA), self._of_save.name
         for stored in metadata.storage_data.values():
-            named = _NAME.fullmatch(stored.relative_path)
+            named = NAME.fullmatch(stored.relative_path)
             assert named is not None and named[3] == save, f"{stored.relative_path} is not of the save {save}"
-        former = _save_of(self.client, self.url)
-        noted = {_SAVE: _note(save, self.url)}
+        former = save_of(self.client, self.url)
+        noted = {SAVE: note(save, self.url)}
         self.client.write(url, pickle.dumps(metadata), metadata=noted, overwrite=self._overwrite)
         if former is None or former == save:
             return
         try:
-            _delete(self.client, [each for each, of, _ in _objects_of(self.client, self.url) if of == former])
+            delete(self.client, [each for each, of, _ in objects_of(self.client, self.url) if of == former])
         except FlatoutError as error:
             warnings.warn(f"the checkpoint is saved, but objects of the one before are left: {error}", stacklevel=2)
 
@@ -247,9 +261,10 @@ class Reader(_At, StorageReader):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A new load begins."""
         if checkpoint_id is not None:
-            self._url = _folder(checkpoint_id)
+            self._url = folder(checkpoint_id)
         self._metadata = None
 
+    @_told
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
         """What the checkpoint holds. It is unpickled, so load only checkpoints that you trust.
 
@@ -257,12 +272,15 @@ class Reader(_At, StorageReader):
             NotFound: there is none, or its save has not ended.
         """
         try:
-            data = self.client.read(self._of(_METADATA))
+            data = self.client.read(self._of(METADATA))
         except NotFound as error:
+            if "no such bucket" in str(error.cause):
+                raise
             cause = "there is no whole checkpoint"
             hint = "a save that failed leaves no .metadata; `flatout ls` shows what is there"
             raise NotFound(kind="not_found", doing="load", object=self.url, cause=cause, hint=hint) from error
-        metadata = pickle.loads(data)
+        with _readable(self._of(METADATA)):
+            metadata = pickle.loads(data)
         if not isinstance(metadata, Metadata):
             cause = f".metadata holds {type(metadata).__name__}, not that of a checkpoint"
             raise UsageError(kind="usage", doing="load", object=self.url, cause=cause)
@@ -282,12 +300,14 @@ class Reader(_At, StorageReader):
         """The same plans."""
         return plans
 
+    @_told
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Fetches what is this rank's."""
         assert self._metadata is not None, "the metadata is read before"
         pickled = [item for item in plan.items if item.type == LoadItemType.BYTE_IO]
         for place, data in self.client.read_many([self._place(item.storage_index) for item in pickled], ordered=False):
-            planner.load_bytes(pickled[place], io.BytesIO(data))
+            with _readable(self._place(pickled[place].storage_index)[0]):
+                planner.load_bytes(pickled[place], io.BytesIO(data))
         targets = [(item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO]
         into: dict[str, list[tuple[int, int, memoryview]]] = {}
         copied: list[tuple[int, Callable[[], list[tuple[torch.Tensor, torch.Tensor]]]]] = []
@@ -375,7 +395,8 @@ class Reader(_At, StorageReader):
             cause = f"{index.fqn!r} was transformed when it was saved, and only PyTorch can undo that"
             raise Unsupported(kind="unsupported", doing="load", object=url, cause=cause)
         data = self.client.read(*self._place(index))
-        whole = cast(torch.Tensor, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
+        with _readable(url):
+            whole = cast(torch.Tensor, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
         parts = []
         for item, target in wanted:
             part = whole
@@ -390,60 +411,6 @@ class Reader(_At, StorageReader):
 
 def _reader_again(kind: type[Reader], url: str, client: Client | None) -> Reader:
     return kind(url or None, client=client)
-
-
-def gc_old(url: str, keep: int, *, unfinished_after: float = 86400, client: Client | None = None) -> list[str]:
-    """Removes all checkpoints below a prefix but the newest ones, and what failed saves have left.
-
-    Only what :class:`Writer` has written goes: objects that are named as its are, and ``.metadata`` that names its save.
-    ``.metadata`` goes first, so no checkpoint is ever there in part.
-
-    Args:
-        url: the prefix that the checkpoints are in, as ``"s3://bucket/run/"``.
-        keep: how many stay; those whose ``.metadata`` was written last.
-        unfinished_after: objects of saves that no ``.metadata`` names go when they are so many seconds old. A younger save may
-            still be running.
-        client: by default :func:`flatout.default_client`.
-
-    Returns:
-        The URLs of the checkpoints that were removed, the oldest first.
-    """
-    if keep < 0:
-        raise UsageError(kind="usage", doing="gc_old", object=url, cause=f"keep={keep} is less than 0")
-    client, folder = client or default_client(), _folder(url)
-    # Before any .metadata is looked at: a save that ends meanwhile has its own by then.
-    objects = [(each, save) for each, save, modified in _objects_of(client, folder) if modified < time.time() - unfinished_after]
-    whole = []
-    for info in client.ls(f"{folder}/", recursive=True):
-        if not info.is_prefix and info.name == _METADATA:
-            checkpoint = info.url.removesuffix(f"/{_METADATA}")
-            save = _save_of(client, checkpoint)
-            if save is not None:
-                # Of the same second the one whose number is higher.
-                whole.append((info.modified or 0.0, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", checkpoint)], checkpoint, save))
-    whole.sort(key=lambda each: each[:2])
-    gone = [(checkpoint, save) for _, _, checkpoint, save in (whole[: len(whole) - keep] if keep else whole)]
-    for checkpoint, save in gone:
-        # Another one may have replaced it.
-        if _save_of(client, checkpoint) == save:
-            _delete(client, [f"{checkpoint}/{_METADATA}"])
-            _delete(client, [each for each, of, _ in _objects_of(client, checkpoint) if of == save])
-    of_folder: dict[str, list[tuple[str, str]]] = {}
-    for each, save in objects:
-        of_folder.setdefault(each.rpartition("/")[0], []).append((each, save))
-    for checkpoint, found in of_folder.items():
-        named = _save_of(client, checkpoint)
-        # A .metadata of somebody else, as that of a copy, may name any of them.
-        if named is not None or not client.exists(f"{checkpoint}/{_METADATA}"):
-            _delete(client, [each for each, save in found if save != named])
-    return [checkpoint for checkpoint, _ in gone]
-
-
-def _folder(url: str | os.PathLike[str]) -> str:
-    text = os.fspath(url)
-    if not _At.validate_checkpoint_id(text):
-        raise UsageError(kind="usage", doing="checkpoint", object=text, cause="this is no URL of a bucket", hint="s3://bucket/prefix")
-    return text.rstrip("/")
 
 
 def _done(value: Any) -> Future[Any]:
@@ -463,32 +430,16 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _note(save: str, url: str) -> str:
-    return f"{save} {hashlib.sha256(url.partition('://')[2].encode()).hexdigest()[:16]}"
-
-
-def _save_of(client: Client, url: str) -> str | None:
-    """Which save a checkpoint is of; None where there is none, it is not ours, or it was copied there."""
+@contextmanager
+def _readable(url: str) -> Iterator[None]:
+    """Names the object that cannot be unpickled."""
     try:
-        noted = client.stat(f"{url}/{_METADATA}").metadata.get(_SAVE, "")
-    except NotFound:
-        return None
-    save = noted.partition(" ")[0]
-    return save if save and noted == _note(save, url) else None
-
-
-def _objects_of(client: Client, url: str) -> list[tuple[str, str, float]]:
-    """The objects below a URL that are named as ours, with their save and the time that they were written."""
-    found = []
-    for info in client.ls(f"{url}/", recursive=True):
-        named = _NAME.fullmatch(info.name)
-        if named is not None and info.modified is not None:
-            found.append((info.url, named[3], info.modified))
-    return found
-
-
-def _delete(client: Client, urls: Iterable[str]) -> None:
-    client.delete_many(list(urls))
+        yield
+    except FlatoutError:
+        raise
+    except Exception as error:
+        cause = f"it is no part of a whole checkpoint: {type(error).__name__}: {error}"
+        raise Corrupt(kind="corrupt", doing="load", object=url, cause=cause) from error
 
 
 @contextmanager
