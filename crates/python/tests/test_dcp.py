@@ -319,7 +319,7 @@ def test_old_checkpoints_go_and_nothing_else(client, bucket):
 
 
 RANK = """
-import os, signal, sys
+import os, signal, sys, traceback
 import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -327,6 +327,7 @@ import flatout
 from flatout.torch.dcp import Reader, Writer
 
 what, url, endpoint, placed, store = sys.argv[1:]
+sys.excepthook = lambda *error: (traceback.print_exception(*error), sys.stderr.flush(), os._exit(1))
 dist.init_process_group("gloo", init_method="file://" + store, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
 rank, ranks = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh("cpu", (ranks,))
@@ -351,7 +352,9 @@ else:
                 os.kill(os.getpid(), signal.SIGKILL)
             return done
     dcp.save(state(7), storage_writer=Killed(url, client=client))
-dist.destroy_process_group()
+sys.stdout.flush()
+# Gloo of Debian 13 sometimes waits for ever, or aborts, where threads of it are to end.
+os._exit(0)
 """
 
 

@@ -108,7 +108,9 @@ try:
 except flatout.UsageError as error:
     assert "different arguments" in str(error)
 assert all(same(shared[name], tensor) for name, tensor in tensors().items())
-dist.destroy_process_group()
+sys.stdout.flush()
+# Gloo of Debian 13 sometimes waits for ever, or aborts, where threads of it are to end.
+os._exit(0)
 """
 
 
