@@ -41,7 +41,7 @@ class Link:
         with self._lock:
             listener, self._listener = self._listener, None
             ends, self._open = self._open, set()
-        # It wakes who waits to accept; closing would not.
+        # It wakes the thread that accepts; closing would not.
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for end in ends:

@@ -321,9 +321,14 @@ def stream_tensors(
         raise UsageError(kind="usage", cause=f"a memory_limit of {memory_limit} bytes")
     client = client or default_client()
     if into is not None:
+        # Not before something needs NumPy.
         from . import _into
 
-    made = _framework(framework, device) if into is None else _into.framework_of(into)
+        if progress:
+            raise UsageError(kind="usage", cause="into= has no progress", hint="leave progress= out")
+        made = _into.framework_of(into)
+    else:
+        made = _framework(framework, device)
     model = find(client, _listed(urls))
     if into is not None:
         _into.check(model.places, into, made)
@@ -333,8 +338,6 @@ def stream_tensors(
     if order == "names":
         places.sort(key=lambda place: place[1].name)
     if into is not None:
-        if progress:
-            raise UsageError(kind="usage", cause="into= has no progress", hint="leave progress= out")
         return _into.fill(client, places, into, made, memory_limit)
     batches = _batches(places, min(TOGETHER_BYTES, memory_limit or TOGETHER_BYTES))
     return _stream(_Ahead(client, batches, memory_limit, order == "completion", progress), made)

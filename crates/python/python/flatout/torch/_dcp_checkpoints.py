@@ -65,7 +65,7 @@ def gc_old(url: str, keep: int, *, unfinished_after: float = 86400, client: Clie
         of_folder.setdefault(each.rpartition("/")[0], []).append((each, save))
     for checkpoint, found in of_folder.items():
         named = save_of(client, checkpoint)
-        # A .metadata of somebody else, as that of a copy, may name any of them.
+        # A .metadata without our note, such as that of a copy, may name any of these objects.
         if named is not None or not client.exists(f"{checkpoint}/{METADATA}"):
             delete(client, [each for each, save in found if save != named])
     return [checkpoint for checkpoint, _ in gone]

@@ -106,7 +106,7 @@ def stream_sharded(
         for name, (file, tensor) in model.places.items()
         if _is_selected(name, select)
     )
-    ranks.agree(model.files[0].url, [(file.url, str(file.version.etag), file.size) for file in model.files], [(part.tensor.name, part.shape) for part in parts])
+    ranks.agree(model.files[0].url, [(file.url, str(file.version.etag), file.size) for file in model.files], [part.tensor.name for part in parts])
     if isinstance(cut, Mapping):
         for pattern in cut:
             if not any(fnmatchcase(name, pattern) for name in model.places):
@@ -193,7 +193,7 @@ class _Ranks:
             if "nccl" in dist.get_backend(group):
                 self._device = torch.device(device)
 
-    def agree(self, url: str, files: list[Any], parts: list[tuple[str, tuple[int, ...]]]) -> None:
+    def agree(self, url: str, files: list[tuple[str, str, int]], names: list[str]) -> None:
         """Sees that all ranks have found the same.
 
         Raises:
@@ -203,11 +203,11 @@ class _Ranks:
         if self.count == 1:
             return
         told: list[Any] = [None] * self.count
-        dist.all_gather_object(told, (files, [name for name, _ in parts]), group=self._group)
-        if any(files != told[0][0] for files, _ in told):
+        dist.all_gather_object(told, (files, names), group=self._group)
+        if any(theirs[0] != files for theirs in told):
             cause = "ranks have found different versions of the model: it was replaced while they opened it"
             raise ObjectChanged(kind="changed", doing="load", object=url, cause=cause, hint="load it again")
-        if any(names != told[0][1] for _, names in told):
+        if any(theirs[1] != names for theirs in told):
             raise UsageError(kind="usage", doing="load", object=url, cause="ranks were given different arguments")
 
     def share(self, length: int, rank: int | None = None) -> tuple[int, int]:
