@@ -7,8 +7,8 @@
 //!   backward:            ┊░░░░░░░░│▓▓▓▓▓▓▓▓
 //!   strided:   ▓▓│    ░░      ░░┊     ·· step ··
 //! ```
-//! The window is how much is prefetched. It doubles when a read had to wait, and halves when bytes are
-//! dropped unread.
+//! The window is how much is prefetched. It doubles when a read had to wait for bytes that came as soon as
+//! they could. It halves when they were long in a queue, and when bytes are dropped unread.
 
 use std::ops::Range;
 
@@ -23,15 +23,16 @@ pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// The largest window, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
 /// A lane that has come this far has at least such a window, whether or not its reads wait: sixteen requests
-/// are in flight.
-const FLOOR: u64 = 16 * MIB;
+/// are in flight, and all of them fit into a core's share of the cache.
+const FLOOR: u64 = 8 * MIB;
 /// The first window of a lane from an object's start: most such readers go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// The shortest segment, if a window has several.
 const SEGMENT_LEAST: u64 = 256 * KIB;
-/// Segments are longer only if sixteen such fit into the window: where each connection is slow, many are
-/// fast, and from the start.
-const SEGMENT_USUAL: u64 = MIB;
+/// How long segments of a window up to `FLOOR` are. Those in flight share the link and land together: the
+/// shorter they are, the less a reader waits for the first of them. In a larger window, which is for an
+/// origin far away, eight share it: while the pace still climbs, it is their number that is short.
+const SEGMENT_USUAL: u64 = 512 * KIB;
 /// How far from a lane's reach its reads may begin: the kernel asks from several threads, and for a fault
 /// from half a read-around before it.
 const NEAR: u64 = 512 * KIB;
@@ -66,8 +67,8 @@ pub(super) struct Lane {
     /// How far it has requested: an end; a start if it goes backward; the next element if it is strided.
     asked: u64,
     window: u64,
-    /// Its reach when the window last grew.
-    grown_at: u64,
+    /// Its reach when the window last grew, or shrank for a queue.
+    changed_at: u64,
     /// The smallest window that it comes to as it goes on.
     floor: u64,
     /// The number of its last read, counted over all reads of the object.
@@ -96,7 +97,7 @@ impl Lane {
             reach,
             asked,
             window,
-            grown_at: reach,
+            changed_at: reach,
             floor: FLOOR,
             last_read: 0,
             size,
@@ -182,21 +183,46 @@ impl Lane {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn set_window(&mut self, bytes: u64) {
+        self.window = bytes;
+        self.changed_at = self.start;
+    }
+
+    #[cfg(test)]
+    pub(super) fn window_and_asked(&self) -> (u64, u64) {
+        (self.window, self.asked)
+    }
+
     /// How far it has come since it began.
     pub(super) fn run_bytes(&self) -> u64 {
         self.reach.abs_diff(self.start)
     }
 
-    /// A read had to wait: the window doubles, unless little has been read since it last did.
+    /// A read had to wait for bytes that came as soon as they can: the window doubles, or fourfolds where its
+    /// reader has shown that it goes on, unless little has been read since it last changed.
     pub(super) fn on_wait(&mut self) {
-        let way = self.reach.abs_diff(self.grown_at);
-        let read = match self.pattern {
+        if self.read_since_change() >= self.window / 4 {
+            let times = if self.run_bytes() >= WINDOW_AT_START { 4 } else { 2 };
+            self.window = (times * self.window).min(WINDOW_MOST);
+            self.changed_at = self.reach;
+        }
+    }
+
+    /// A read had to wait for bytes that were in a queue for most of their time: what is in flight fills the
+    /// link, and the window halves.
+    pub(super) fn on_queue(&mut self) {
+        if self.read_since_change() >= self.window / 4 {
+            self.window = (self.window / 2).max(self.floor);
+            self.changed_at = self.reach;
+        }
+    }
+
+    fn read_since_change(&self) -> u64 {
+        let way = self.reach.abs_diff(self.changed_at);
+        match self.pattern {
             Pattern::Strided { step, bytes } => way / step.unsigned_abs() * bytes,
             Pattern::Forward | Pattern::Backward => way,
-        };
-        if read >= self.window / 4 {
-            self.window = (2 * self.window).min(WINDOW_MOST);
-            self.grown_at = self.reach;
         }
     }
 
@@ -226,7 +252,7 @@ impl Lane {
         let window = self.window.min(window_max).max(WINDOW_LEAST);
         // A power of two, so that the memory of one segment serves the next.
         let quarter = 1 << (window / 4).max(1).ilog2();
-        let bytes = quarter.min(SEGMENT_USUAL).max(quarter / 4);
+        let bytes = if window <= FLOOR { quarter.min(SEGMENT_USUAL) } else { quarter / 2 };
         bytes.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
     }
 

@@ -222,9 +222,13 @@ impl Readers {
         drop(handle);
     }
 
-    /// Milliseconds since the client began.
+    /// Microseconds since the client began.
+    pub(super) fn now_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.now_us() / 1_000
     }
 
     /// How many bytes one lane may prefetch: the lanes that are in use share the memory alike.

@@ -2,10 +2,11 @@
 //! segments that answer a read.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::counts::Counts;
+use super::latency::Came;
 use crate::memory::lease::Lease;
 use crate::transfer::Download;
 
@@ -21,6 +22,8 @@ pub(crate) struct Segment {
     landed: AtomicU64,
     /// A read waits until this many have landed.
     wake_at: AtomicU64,
+    /// How those came that a read waited for.
+    came: AtomicU8,
     /// Its memory is beyond the limit.
     pub(super) is_over_limit: bool,
     /// What brings its bytes.
@@ -47,9 +50,9 @@ impl Segment {
     ) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
-        let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
+        let (landed, wake_at, came) = (AtomicU64::new(0), AtomicU64::new(NOBODY), AtomicU8::new(0));
         let (transfer, _freed) = (OnceLock::new(), FreedSignal(listener));
-        Segment { range, memory, landed, wake_at, is_over_limit, transfer, counts, _freed }
+        Segment { range, memory, landed, wake_at, came, is_over_limit, transfer, counts, _freed }
     }
 
     pub(super) fn set_transfer(&self, transfer: &Arc<Download>) {
@@ -76,6 +79,16 @@ impl Segment {
         // In one order with `wait_for`: either it sees these bytes, or we see that a read waits.
         self.landed.store(bytes, Ordering::SeqCst);
         bytes >= self.wake_at.load(Ordering::SeqCst)
+    }
+
+    /// The bytes that a read waited for came in that way.
+    pub(super) fn set_came(&self, came: Came) {
+        self.came.store(came as u8, Ordering::Relaxed);
+    }
+
+    /// Whether a read waited for bytes of it that came in that way.
+    pub(super) fn has_come(&self, came: Came) -> bool {
+        self.came.load(Ordering::Relaxed) == came as u8
     }
 
     /// Where its byte `at` lands, and those after it.
@@ -136,6 +149,11 @@ impl Pieces {
     /// Whether there is none: the read lies beyond the object's end.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Whether a read waited for bytes of a segment of these that came in that way.
+    pub(super) fn have_come(&self, came: Came) -> bool {
+        self.pieces.iter().any(|piece| piece.segment.has_come(came))
     }
 
     /// Adds the bytes of `range` that lie in this segment.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::entries::{Entries, Entry};
 use super::lane::LaneId;
 use super::lanes::Lanes;
+use super::latency::Came;
 use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 use crate::base::error::Error;
@@ -29,8 +30,7 @@ const TAIL_BEGINS: u64 = 64 << 10;
 /// It fetches this much of the end.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// A shorter wait is no reason for a larger window: the bytes come as fast as they can, and more requests
-/// would only share the same link.
+/// A shorter wait is no reason for another window.
 const LONG_WAIT: Duration = Duration::from_millis(2);
 
 /// How much may be fetched ahead now.
@@ -294,7 +294,11 @@ impl SegmentMap {
         if now.saturating_duration_since(wait.since) >= LONG_WAIT
             && let Some(lane) = wait.lane.and_then(|lane| self.lanes.get(lane))
         {
-            lane.on_wait();
+            if wait.pieces.have_come(Came::Queued) {
+                lane.on_queue();
+            } else if wait.pieces.have_come(Came::Promptly) {
+                lane.on_wait();
+            }
         }
         self.on_answered(&wait.range, effects);
         effects.calls.push((wait.done, Ok(wait.pieces)));

@@ -215,7 +215,7 @@ impl SharedVersion {
         let (counts, readers) = (&self.readers.counts, Arc::downgrade(&self.readers));
         counts.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
         let segment = Segment::new(range.clone(), memory, is_over_limit, counts.clone(), readers);
-        let (segment, body) = (Arc::new(segment), self.link.expect(fetch.bytes()));
+        let (segment, body) = (Arc::new(segment), self.link.expect(fetch.bytes(), self.readers.now_us()));
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let landing =
             Box::new(SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole });
@@ -371,8 +371,10 @@ impl SharedMemory for SegmentLanding {
     /// Answers the reads that wait for no more than these bytes.
     fn on_landed(&self, bytes: u64) {
         let SegmentLanding { segment, version, .. } = self;
-        self.body.on_landed(bytes, || version.readers.now_ms());
+        let now_us = version.readers.now_us();
+        self.body.on_landed(bytes, now_us);
         if !self.is_whole && segment.on_landed(bytes) {
+            segment.set_came(self.body.came(bytes, now_us));
             version.change(|map, effects| map.on_landed(segment, Instant::now(), effects));
         }
     }
@@ -380,7 +382,7 @@ impl SharedMemory for SegmentLanding {
     fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64) {
         let SegmentLanding { segment, version, .. } = self;
         let readers = &version.readers;
-        self.body.end(readers.now_ms());
+        self.body.end(readers.now_us());
         if result.is_ok() {
             segment.on_landed(segment.bytes());
         }
@@ -395,6 +397,6 @@ impl SharedMemory for SegmentLanding {
 impl Drop for SegmentLanding {
     /// The transfer may never have begun.
     fn drop(&mut self) {
-        self.body.end(self.version.readers.now_ms());
+        self.body.end(self.version.readers.now_us());
     }
 }
