@@ -8,6 +8,7 @@ pub mod budget;
 pub mod cooldown;
 pub mod flight;
 pub mod hedge;
+pub mod latency;
 pub mod listing;
 pub mod outage;
 pub mod pace;

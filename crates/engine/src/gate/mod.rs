@@ -33,6 +33,8 @@ use crate::base::limited_by::{Bound, Host, LimitedBy, TimeByLimit};
 use crate::base::operation::{Class, Direction, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::plan::{MemoryPlan, ParallelBy};
+use crate::sink::stream::ReadAhead;
+use flatout_policy::latency::Latency;
 use flatout_policy::pace::{Limits, Pace, Remembered, Seed};
 use flatout_policy::queue::{Priority, TransferId};
 
@@ -56,6 +58,12 @@ const TICK: Duration = Duration::from_millis(25);
 const SMOOTHED_S: f64 = 0.5;
 
 const MIB: u64 = 1 << 20;
+
+/// An origin is near whose first bytes come sooner than that.
+const NEAR: Duration = Duration::from_millis(5);
+/// So many of its parts fill the link, and that is as short as is worth a request.
+const NEAR_PARALLEL: u64 = 16;
+const NEAR_PART_BYTES: u64 = 512 << 10;
 
 /// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides
 /// where.
@@ -191,6 +199,7 @@ pub(crate) struct Gate {
     is_starved: AtomicBool,
     is_ticking: AtomicBool,
     is_climbing: AtomicBool,
+    pub(crate) latency: Arc<Latency>,
     /// Without streams.
     limits: Limits,
     memory_plan: MemoryPlan,
@@ -242,6 +251,7 @@ impl Gate {
             next_transfer: AtomicU64::new(0),
             limit: AtomicU32::new(pace.limit()),
             is_climbing: AtomicBool::new(pace.is_climbing()),
+            latency: Arc::new(Latency::new(now)),
             measured: Mutex::new(Measured {
                 pace,
                 limits,
@@ -299,6 +309,17 @@ impl Gate {
     /// How far a stream may be read ahead at most.
     fn window_max(&self) -> u64 {
         self.window_bytes.unwrap_or_else(|| self.memory_plan.window_unset_max())
+    }
+
+    /// How a stream is read ahead that begins now. An origin that is near is read no further ahead than its
+    /// bytes stay in the caches, unless they come late; a `--window` is kept to.
+    pub(crate) fn read_ahead(&self) -> Option<ReadAhead> {
+        let is_near = self.window_bytes.is_none() && self.latency.first().is_some_and(|first| first < NEAR);
+        is_near.then(|| ReadAhead {
+            latency: self.latency.clone(),
+            parts: 2 * self.limits.parallel.map_or(NEAR_PARALLEL, u64::from),
+            part_bytes: self.limits.part_bytes.unwrap_or(NEAR_PART_BYTES),
+        })
     }
 
     /// How far a stream is read ahead just now.

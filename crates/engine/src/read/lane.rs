@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use flatout_policy::latency::Came;
+
 /// Names a lane within its object.
 pub(super) type LaneId = u64;
 
@@ -199,21 +201,13 @@ impl Lane {
         self.reach.abs_diff(self.start)
     }
 
-    /// A read had to wait for bytes that came as soon as they can: the window doubles, or fourfolds where its
-    /// reader has shown that it goes on, unless little has been read since it last changed.
-    pub(super) fn on_wait(&mut self) {
-        if self.read_since_change() >= self.window / 4 {
-            let times = if self.run_bytes() >= WINDOW_AT_START { 4 } else { 2 };
-            self.window = (times * self.window).min(WINDOW_MOST);
-            self.changed_at = self.reach;
-        }
-    }
-
-    /// A read had to wait for bytes that were in a queue for most of their time: what is in flight fills the
-    /// link, and the window halves.
-    pub(super) fn on_queue(&mut self) {
-        if self.read_since_change() >= self.window / 4 {
-            self.window = (self.window / 2).max(self.floor);
+    /// A read had to wait for bytes that came in that way. The window may grow fourfold where the reader has
+    /// shown that it goes on.
+    pub(super) fn on_wait(&mut self, came: Came) {
+        let times = if self.run_bytes() >= WINDOW_AT_START { 4 } else { 2 };
+        let bounds = self.floor..WINDOW_MOST;
+        if let Some(window) = came.next_window(self.window, self.read_since_change(), times, &bounds) {
+            self.window = window;
             self.changed_at = self.reach;
         }
     }

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use flatout_policy::latency::Came;
+
 use super::*;
 
 const KIB: u64 = 1 << 10;
@@ -136,7 +138,7 @@ fn a_window_grows_when_a_reader_waits_and_shrinks_when_bytes_go_unread() {
     let lane = asked.read(0..MIB).expect("from the start");
     assert_eq!(asked.ahead_bytes(), 4 * MIB);
     for step in 1..8 {
-        asked.lanes.get(lane).expect("it reads").on_wait();
+        asked.lanes.get(lane).expect("it reads").on_wait(Came::Promptly);
         asked.read(step * MIB..(step + 1) * MIB);
     }
     let grown = asked.ahead_bytes();
@@ -218,7 +220,7 @@ proptest! {
                         prop_assert!(wanted.start <= read.start && wanted.end >= read.end && wanted.end <= SIZE);
                     }
                 }
-                Step::Wait(lane) => asked.lanes.get(lane).into_iter().for_each(Lane::on_wait),
+                Step::Wait(lane) => asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_wait(Came::Promptly)),
                 Step::Evict(lane, at, pages) => {
                     asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_evicted(&(at..at + pages * 4096)));
                 }

@@ -8,8 +8,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::latency::{Came, Latency};
-
 /// Prefetch in flight is bounded to what the link carries in this time, which is the most that it may delay a
 /// read. Where each connection is slow, a body of the least size must come in less time, or their number
 /// would not grow: 256 KiB at 88 KiB/s.
@@ -32,7 +30,6 @@ pub(super) struct Link {
     /// Prefetch stops when this much is in flight.
     bound: AtomicU64,
     is_flowing: AtomicBool,
-    latency: Latency,
     state: Mutex<State>,
 }
 
@@ -57,10 +54,6 @@ pub(super) struct Body {
     bytes: u64,
     landed: AtomicU64,
     has_ended: AtomicBool,
-    requested_us: u64,
-    /// When its first bytes landed, and how many they were.
-    first_us: AtomicU64,
-    first_bytes: AtomicU64,
 }
 
 impl Default for Link {
@@ -70,7 +63,6 @@ impl Default for Link {
             landed: AtomicU64::new(0),
             bound: AtomicU64::new(u64::MAX),
             is_flowing: AtomicBool::new(false),
-            latency: Latency::default(),
             state: Mutex::default(),
         }
     }
@@ -78,18 +70,10 @@ impl Default for Link {
 
 impl Link {
     /// A body of `bytes` bytes has been requested.
-    pub(super) fn expect(self: &Arc<Link>, bytes: u64, now_us: u64) -> Body {
+    pub(super) fn expect(self: &Arc<Link>, bytes: u64) -> Body {
         self.on_the_way.fetch_add(bytes, Ordering::Relaxed);
         self.lock().bodies += 1;
-        Body {
-            link: self.clone(),
-            bytes,
-            landed: AtomicU64::new(0),
-            has_ended: AtomicBool::new(false),
-            requested_us: now_us,
-            first_us: AtomicU64::new(0),
-            first_bytes: AtomicU64::new(0),
-        }
+        Body { link: self.clone(), bytes, landed: AtomicU64::new(0), has_ended: AtomicBool::new(false) }
     }
 
     /// Whether `bytes` more bytes may be prefetched.
@@ -128,12 +112,12 @@ impl Link {
         self.bound.store(ahead.max(AHEAD_LEAST), Ordering::Relaxed);
     }
 
-    fn on_landed(&self, bytes: u64, now_us: u64) {
+    fn on_landed(&self, bytes: u64, now_ms: impl Fn() -> u64) {
         self.landed.fetch_add(bytes, Ordering::Relaxed);
         if !self.is_flowing.load(Ordering::Relaxed) {
             let mut state = self.lock();
             if state.bodies > 0 && !self.is_flowing.swap(true, Ordering::Relaxed) {
-                state.since_ms = now_us / 1_000;
+                state.since_ms = now_ms();
             }
         }
     }
@@ -160,34 +144,18 @@ impl State {
 
 impl Body {
     /// Its first `bytes` bytes have landed.
-    pub(super) fn on_landed(&self, bytes: u64, now_us: u64) {
+    pub(super) fn on_landed(&self, bytes: u64, now_ms: impl Fn() -> u64) {
         let bytes = bytes.min(self.bytes);
         let before = self.landed.fetch_max(bytes, Ordering::Relaxed);
-        if bytes <= before {
-            return;
+        if bytes > before {
+            self.link.on_landed(bytes - before, now_ms);
         }
-        self.link.on_landed(bytes - before, now_us);
-        let latency = &self.link.latency;
-        if before == 0 {
-            self.first_bytes.store(bytes, Ordering::Relaxed);
-            self.first_us.store(now_us, Ordering::Relaxed);
-            latency.on_first(now_us.saturating_sub(self.requested_us), now_us);
-        } else if bytes == self.bytes {
-            let rest = bytes - self.first_bytes.load(Ordering::Relaxed);
-            let took_us = now_us.saturating_sub(self.first_us.load(Ordering::Relaxed));
-            latency.on_rest(rest, took_us, now_us);
-        }
-    }
-
-    /// How its first `bytes` bytes came, which have landed just now.
-    pub(super) fn came(&self, bytes: u64, now_us: u64) -> Came {
-        self.link.latency.how(bytes, now_us.saturating_sub(self.requested_us))
     }
 
     /// Nothing more of it will land.
-    pub(super) fn end(&self, now_us: u64) {
+    pub(super) fn end(&self, now_ms: u64) {
         if !self.has_ended.swap(true, Ordering::Relaxed) {
-            self.link.on_end(self.bytes, now_us / 1_000);
+            self.link.on_end(self.bytes, now_ms);
         }
     }
 }
@@ -203,21 +171,21 @@ mod tests {
     /// for each; how much may be in flight in the end.
     fn check(bytes: u64, at_once: u64, total_a_ms: u64, each_a_ms: u64, ms: u64) -> u64 {
         let link = Arc::new(Link::default());
-        let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (link.expect(bytes, 0), 0)).collect();
+        let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (link.expect(bytes), 0)).collect();
         for now_ms in 0..ms {
             for (body, landed) in &mut bodies {
                 *landed += each_a_ms.min(total_a_ms / at_once);
-                body.on_landed(*landed, now_ms * 1_000);
+                body.on_landed(*landed, || now_ms);
                 if *landed >= bytes {
-                    let next = link.expect(bytes, now_ms * 1_000);
-                    std::mem::replace(body, next).end(now_ms * 1_000);
+                    let next = link.expect(bytes);
+                    std::mem::replace(body, next).end(now_ms);
                     *landed = 0;
                 }
             }
             link.measure(now_ms);
         }
         assert_eq!(link.on_the_way.load(Ordering::Relaxed), bytes * at_once);
-        bodies.iter().for_each(|(body, _)| body.end(ms * 1_000));
+        bodies.iter().for_each(|(body, _)| body.end(ms));
         assert_eq!((link.on_the_way.load(Ordering::Relaxed), link.lock().bodies), (0, 0));
         link.bound.load(Ordering::Relaxed)
     }
@@ -254,14 +222,14 @@ mod tests {
         let mut now_ms = 0;
         for _ in 0..20 {
             // Half a second to the first byte, then 10 MiB in 10 ms, and a reader that does something else.
-            let body = link.expect(10 * MIB, now_ms * 1_000);
+            let body = link.expect(10 * MIB);
             now_ms += 500;
             for landed in 1..=10 {
-                body.on_landed(landed * MIB, now_ms * 1_000);
+                body.on_landed(landed * MIB, || now_ms);
                 now_ms += 1;
                 link.measure(now_ms);
             }
-            body.end(now_ms * 1_000);
+            body.end(now_ms);
             now_ms += 30_000;
             link.measure(now_ms);
         }
@@ -271,10 +239,10 @@ mod tests {
     #[test]
     fn what_ends_is_on_its_way_no_more() {
         let link = Arc::new(Link::default());
-        let (one, other) = (link.expect(100, 0), link.expect(50, 0));
-        one.on_landed(60, 0);
+        let (one, other) = (link.expect(100), link.expect(50));
+        one.on_landed(60, || 0);
         // The same bytes once more: by a second attempt.
-        one.on_landed(40, 1);
+        one.on_landed(40, || 1);
         assert_eq!((link.landed(), link.on_the_way.load(Ordering::Relaxed)), (60, 150));
         one.end(5);
         one.end(6);

@@ -12,7 +12,6 @@ mod counts;
 mod entries;
 mod lane;
 mod lanes;
-mod latency;
 mod link;
 mod ranges_read;
 mod readers;

@@ -222,13 +222,9 @@ impl Readers {
         drop(handle);
     }
 
-    /// Microseconds since the client began.
-    pub(super) fn now_us(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-
+    /// Milliseconds since the client began.
     pub(super) fn now_ms(&self) -> u64 {
-        self.now_us() / 1_000
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// How many bytes one lane may prefetch: the lanes that are in use share the memory alike.

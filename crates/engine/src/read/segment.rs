@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::counts::Counts;
-use super::latency::Came;
 use crate::memory::lease::Lease;
 use crate::transfer::Download;
+use flatout_policy::latency::Came;
 
 /// No read waits.
 const NOBODY: u64 = u64::MAX;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use super::entries::{Entries, Entry};
 use super::lane::LaneId;
 use super::lanes::Lanes;
-use super::latency::Came;
 use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use flatout_formats::{Hints, LayoutParser};
+use flatout_policy::latency::Came;
 
 /// What a read calls with its result.
 pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;
@@ -294,11 +294,8 @@ impl SegmentMap {
         if now.saturating_duration_since(wait.since) >= LONG_WAIT
             && let Some(lane) = wait.lane.and_then(|lane| self.lanes.get(lane))
         {
-            if wait.pieces.have_come(Came::Queued) {
-                lane.on_queue();
-            } else if wait.pieces.have_come(Came::Promptly) {
-                lane.on_wait();
-            }
+            let have_come = |came: &Came| wait.pieces.have_come(*came);
+            lane.on_wait([Came::Queued, Came::Promptly].into_iter().find(have_come).unwrap_or_default());
         }
         self.on_answered(&wait.range, effects);
         effects.calls.push((wait.done, Ok(wait.pieces)));

@@ -12,6 +12,7 @@ use super::readers::{Readers, VersionKey};
 use super::segment::{Pieces, Segment};
 use super::segment_map::{Effects, Fetch, Limits, Next, SegmentMap};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::time::now;
 use crate::base::version::Object;
 use crate::memory::lease::Lease;
 use crate::sink::landing::SharedMemory;
@@ -215,10 +216,11 @@ impl SharedVersion {
         let (counts, readers) = (&self.readers.counts, Arc::downgrade(&self.readers));
         counts.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
         let segment = Segment::new(range.clone(), memory, is_over_limit, counts.clone(), readers);
-        let (segment, body) = (Arc::new(segment), self.link.expect(fetch.bytes(), self.readers.now_us()));
+        let (segment, body) = (Arc::new(segment), self.link.expect(fetch.bytes()));
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
+        let (version, requested) = (self.clone(), now());
         let landing =
-            Box::new(SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole });
+            Box::new(SegmentLanding { segment: segment.clone(), version, body, requested, is_whole });
         let transfer = self.network.fetch(range.clone(), is_whole, priority, landing);
         segment.set_transfer(&transfer);
         locked.map.insert(fetch, segment);
@@ -352,6 +354,7 @@ struct SegmentLanding {
     segment: Arc<Segment>,
     version: Arc<SharedVersion>,
     body: Body,
+    requested: Instant,
     /// No byte may be read before all have landed and match the checksum that the origin states.
     is_whole: bool,
 }
@@ -371,18 +374,19 @@ impl SharedMemory for SegmentLanding {
     /// Answers the reads that wait for no more than these bytes.
     fn on_landed(&self, bytes: u64) {
         let SegmentLanding { segment, version, .. } = self;
-        let now_us = version.readers.now_us();
-        self.body.on_landed(bytes, now_us);
+        self.body.on_landed(bytes, || version.readers.now_ms());
         if !self.is_whole && segment.on_landed(bytes) {
-            segment.set_came(self.body.came(bytes, now_us));
-            version.change(|map, effects| map.on_landed(segment, Instant::now(), effects));
+            let now = now();
+            let took = now.saturating_duration_since(self.requested);
+            segment.set_came(version.network.gate.latency.how(bytes, took));
+            version.change(|map, effects| map.on_landed(segment, now, effects));
         }
     }
 
     fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64) {
         let SegmentLanding { segment, version, .. } = self;
         let readers = &version.readers;
-        self.body.end(readers.now_us());
+        self.body.end(readers.now_ms());
         if result.is_ok() {
             segment.on_landed(segment.bytes());
         }
@@ -397,6 +401,6 @@ impl SharedMemory for SegmentLanding {
 impl Drop for SegmentLanding {
     /// The transfer may never have begun.
     fn drop(&mut self) {
-        self.body.end(self.version.readers.now_us());
+        self.body.end(self.version.readers.now_ms());
     }
 }

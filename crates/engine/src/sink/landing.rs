@@ -10,7 +10,7 @@ use crate::disk::file::FileSink;
 use crate::disk::folder::Folder;
 use crate::memory::lease::Pool;
 use crate::sink::made::{AllocatedBuffer, Allocating};
-use crate::sink::stream::{Room, StreamWriter};
+use crate::sink::stream::{ReadAhead, Room, StreamWriter};
 use crate::sink::verify::PartHash;
 use flatout_policy::pace::WaitReason;
 
@@ -116,8 +116,21 @@ impl Sink {
         matches!(self, Sink::Stream(_))
     }
 
+    /// How long a part may be that lands here.
+    pub(crate) fn part_bytes_max(&self) -> u64 {
+        match self {
+            Sink::Stream(writer) => writer.0.part_bytes_max(),
+            _ => u64::MAX,
+        }
+    }
+
     /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
-    pub(crate) fn prepare(&self, pool: &Arc<Pool>, total_bytes: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn prepare(
+        &self,
+        pool: &Arc<Pool>,
+        ahead: Option<ReadAhead>,
+        total_bytes: Option<u64>,
+    ) -> Result<(), Error> {
         match self {
             Sink::Nowhere => Ok(()),
             Sink::Memory(memory) => match total_bytes {
@@ -127,7 +140,7 @@ impl Sink {
             },
             Sink::Allocated(making) => making.prepare(total_bytes.ok_or_else(untold)?),
             Sink::File(file) => file.reserve(total_bytes.unwrap_or(0)),
-            Sink::Stream(writer) => writer.0.prepare(pool),
+            Sink::Stream(writer) => writer.0.prepare(pool, ahead),
             Sink::Shared(memory) => memory.prepare(total_bytes),
         }
     }
@@ -341,7 +354,7 @@ mod tests {
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
             let sink = Sink::open(Landing::File(target.clone()), true).expect("a new file");
-            sink.prepare(&Arc::new(Pool::default()), Some(3)).expect("room");
+            sink.prepare(&Arc::new(Pool::default()), None, Some(3)).expect("room");
             sink.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {

@@ -13,13 +13,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 #[cfg(test)]
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
+use crate::base::time::now;
 use crate::memory::lease::{Holder, Lease, Pool, addressable};
+use flatout_policy::latency::Latency;
 
 /// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the
 /// cache.
@@ -30,6 +32,24 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 const WAKE_BYTES: usize = 512 << 10;
 /// Less than that is looked for this often, so that a trickle is passed on, too.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A shorter wait of the reader is no reason for another window.
+const LONG_WAIT: Duration = Duration::from_millis(2);
+/// A window grows by that.
+const GROWS: u64 = 4;
+/// How far a stream is read ahead, beside what memory and settings allow: by so many parts as long as these
+/// at first, and from then on as far as the way to the origin is long.
+pub(crate) struct ReadAhead {
+    pub(crate) latency: Arc<Latency>,
+    pub(crate) parts: u64,
+    pub(crate) part_bytes: u64,
+}
+
+impl ReadAhead {
+    fn least(&self) -> u64 {
+        self.part_bytes.saturating_mul(self.parts)
+    }
+}
 
 /// A pair of ends: the writer goes into [`crate::Landing::Stream`], the reader gives the bytes in order.
 pub fn stream() -> (StreamWriter, StreamReader) {
@@ -67,9 +87,13 @@ impl StreamReader {
                 Look::Nothing => {}
             }
             state.reader_waits = true;
+            let begun = now();
             let waited = self.ring.readable.wait_timeout(state, LOOK_AGAIN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.reader_waits = false;
+            if begun.elapsed() >= LONG_WAIT {
+                self.ring.on_wait(&mut state);
+            }
         };
         drop(state);
         self.lent_bytes = bytes;
@@ -134,6 +158,7 @@ pub(crate) fn reader_has_gone() -> Error {
 pub(crate) struct Ring {
     /// Where rooms come from; set when the first answer is there.
     holder: OnceLock<Holder>,
+    ahead: OnceLock<Option<ReadAhead>>,
     state: Mutex<State>,
     /// Wakes workers that wait for the window.
     room: Notify,
@@ -151,6 +176,10 @@ struct State {
     taken: usize,
     /// Of all rooms, also those that are still waited for.
     rooms_bytes: u64,
+    /// How far it may be read ahead, if there is a bound beside memory and settings.
+    window: Option<u64>,
+    /// Since the window changed.
+    read_bytes: u64,
     reader_waits: bool,
     ended: bool,
     /// The reader has gone.
@@ -164,6 +193,7 @@ struct Slot {
     room_bytes: u64,
     filled: usize,
     complete: bool,
+    taken_at: Option<Instant>,
 }
 
 /// A room for one part. Dropped, it is free again.
@@ -184,6 +214,7 @@ impl Room<'_> {
         let slot = &mut state.slots[at];
         assert!(slot.memory.is_none(), "a part is taken once");
         (slot.memory, slot.room_bytes) = (self.memory.take(), std::mem::take(&mut self.bytes));
+        slot.taken_at = Some(now());
     }
 }
 
@@ -197,9 +228,10 @@ impl Drop for Room<'_> {
 }
 
 impl Ring {
-    /// Says where rooms come from.
-    pub(crate) fn prepare(&self, pool: &Arc<Pool>) -> Result<(), Error> {
-        let fresh = self.holder.set(pool.holder()).is_ok();
+    /// Says where rooms come from, and how far to read ahead.
+    pub(crate) fn prepare(&self, pool: &Arc<Pool>, ahead: Option<ReadAhead>) -> Result<(), Error> {
+        self.lock().window = ahead.as_ref().map(ReadAhead::least);
+        let fresh = self.holder.set(pool.holder()).is_ok() && self.ahead.set(ahead).is_ok();
         assert!(fresh, "a transfer prepares its landing once");
         match self.is_abandoned() {
             true => Err(reader_has_gone()),
@@ -243,7 +275,7 @@ impl Ring {
                     return Err(reader_has_gone());
                 }
                 let wanted = state.rooms_bytes + bytes;
-                if wanted <= window_bytes || state.rooms_bytes == 0 {
+                if wanted <= state.window.unwrap_or(u64::MAX).min(window_bytes) || state.rooms_bytes == 0 {
                     state.rooms_bytes = wanted;
                     return Ok(Room { ring: self, bytes, memory: None });
                 }
@@ -251,6 +283,28 @@ impl Ring {
                 woken.as_mut().enable();
             }
             woken.await;
+        }
+    }
+
+    /// How long the next part may be: those in flight share the link and land together, so the shorter they
+    /// are, the less the reader waits for the first of them.
+    pub(crate) fn part_bytes_max(&self) -> u64 {
+        let ahead = self.ahead.get().and_then(Option::as_ref);
+        ahead.zip(self.lock().window).map_or(u64::MAX, |(ahead, window)| (window / ahead.parts).max(1))
+    }
+
+    /// The reader has waited for the part at the head.
+    fn on_wait(&self, state: &mut State) {
+        let (Some(window), Some(Some(ahead))) = (state.window, self.ahead.get()) else { return };
+        let head = state.slots.front().filter(|slot| slot.filled > state.taken);
+        let Some((bytes, at)) = head.and_then(|slot| Some((slot.filled as u64, slot.taken_at?))) else {
+            return;
+        };
+        let came = ahead.latency.how(bytes, now().saturating_duration_since(at));
+        let bounds = ahead.least()..u64::MAX / GROWS;
+        if let Some(window) = came.next_window(window, state.read_bytes, GROWS, &bounds) {
+            (state.window, state.read_bytes) = (Some(window), 0);
+            self.room.notify_waiters();
         }
     }
 
@@ -312,6 +366,7 @@ impl Ring {
             let read = state.slots.pop_front().expect("it was looked at");
             state.head += 1;
             state.taken = 0;
+            state.read_bytes += read.filled as u64;
             state.rooms_bytes -= read.room_bytes;
             // Its memory goes first, so that it is there for whoever is woken.
             drop(read);
@@ -354,7 +409,7 @@ mod tests {
     fn check(parts_at_once: u64, longest: u64, sizes: &[usize]) {
         let (writer, mut reader) = stream();
         let pool = Arc::new(Pool::new(parts_at_once * 4096, 0));
-        writer.0.prepare(&pool).expect("a reader");
+        writer.0.prepare(&pool, None).expect("a reader");
         let (parts, held) = (sizes.to_vec(), pool.clone());
         let filler = std::thread::spawn(move || {
             let runtime = runtime();
@@ -398,7 +453,7 @@ mod tests {
     #[test]
     fn a_reader_that_leaves_closes_the_window() {
         let (writer, reader) = stream();
-        writer.0.prepare(&Arc::new(Pool::default())).expect("a reader");
+        writer.0.prepare(&Arc::new(Pool::default()), None).expect("a reader");
         drop(reader);
         assert!(runtime().block_on(writer.0.admit(8, 8)).is_err());
     }
@@ -407,7 +462,7 @@ mod tests {
     fn a_room_for_which_there_is_no_part_is_free_again() {
         let (writer, _reader) = stream();
         let pool = Arc::new(Pool::default());
-        writer.0.prepare(&pool).expect("a reader");
+        writer.0.prepare(&pool, None).expect("a reader");
         let (runtime, ring) = (runtime(), &writer.0);
         let first = runtime.block_on(ring.admit(8, 16)).expect("a room");
         let second = runtime.block_on(ring.admit(8, 16)).expect("a room");
@@ -426,7 +481,7 @@ mod tests {
     fn a_stream_that_is_read_as_it_comes_takes_one_room_again_and_again() {
         let (writer, mut reader) = stream();
         let pool = Arc::new(Pool::default());
-        writer.0.prepare(&pool).expect("a reader");
+        writer.0.prepare(&pool, None).expect("a reader");
         let (runtime, mut places) = (runtime(), std::collections::HashSet::new());
         for part in 0..100 {
             runtime.block_on(writer.0.admit(8, 800)).expect("a room").seat(part);

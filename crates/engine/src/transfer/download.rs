@@ -289,7 +289,7 @@ impl Download {
             let begun = file.begin(identity.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
-        self.sink.prepare(pool, total_bytes)?;
+        self.sink.prepare(pool, self.transfer.gate.read_ahead(), total_bytes)?;
         let settled = Settled {
             stat: Some(Stat::of(head, head.object_bytes())),
             pin: head.strong_etag().map(String::from),
@@ -370,7 +370,7 @@ impl Download {
 
     fn part_bytes_max(&self) -> u64 {
         match self.sink.is_stream() {
-            true => self.transfer.gate.streamed_part_bytes_max(),
+            true => self.transfer.gate.streamed_part_bytes_max().min(self.sink.part_bytes_max()),
             false => u64::MAX,
         }
     }
