@@ -17,6 +17,9 @@ pub(crate) struct Cell {
     /// From request to first byte, of all answers so far, and how many they are.
     first_byte_us: AtomicU64,
     first_bytes: AtomicU64,
+    /// The same of all requests; those that have a body wait from its end on.
+    waited_us: AtomicU64,
+    answers: AtomicU64,
     /// Spent in writing to files.
     disk_us: AtomicU64,
     /// What the thread has used of its core since it began, and how long it had to wait for one.
@@ -112,6 +115,13 @@ impl Cell {
     pub(crate) fn on_first_byte(&self, after: Duration) {
         add(&self.first_byte_us, after.as_micros() as u64);
         add(&self.first_bytes, 1);
+        self.on_answered(after);
+    }
+
+    /// A request was answered so long after its end.
+    pub(crate) fn on_answered(&self, after: Duration) {
+        add(&self.waited_us, after.as_micros() as u64);
+        add(&self.answers, 1);
     }
 
     /// The thread has used so much of its core since it began, and waited so long for one.
@@ -136,6 +146,8 @@ pub(crate) struct Sums {
     wire_bytes: u64,
     first_byte_us: u64,
     first_bytes: u64,
+    waited_us: u64,
+    answers: u64,
     disk_us: u64,
     cpu_us: u64,
     queued_us: u64,
@@ -165,6 +177,8 @@ impl Sums {
                 wire_bytes: sum(|cell| &cell.wire_bytes),
                 first_byte_us: sum(|cell| &cell.first_byte_us),
                 first_bytes: sum(|cell| &cell.first_bytes),
+                waited_us: sum(|cell| &cell.waited_us),
+                answers: sum(|cell| &cell.answers),
                 disk_us: sum(|cell| &cell.disk_us),
                 cpu_us: sum(|cell| &cell.cpu_us),
                 queued_us: sum(|cell| &cell.queued_us),
@@ -195,6 +209,8 @@ impl Sums {
             gated,
             starved: false,
             first_byte,
+            answers: (self.answers - before.answers) as u32,
+            waited: Duration::from_micros(self.waited_us - before.waited_us),
             busy: cores.used + cores.queued,
         };
         (sample, cores)
@@ -221,6 +237,7 @@ mod tests {
         assert_eq!((cores, sample.busy), (Cores { used: 0.2, queued: 0.1 }, 0.2 + 0.1));
         assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
         assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
+        assert_eq!((sample.answers, sample.waited), (2, Duration::from_millis(30)));
         drop((moving, waits));
         cells[0].on_received(5, Duration::ZERO);
         let (sample, cores) = sums.advance(&cells, tick, 0);

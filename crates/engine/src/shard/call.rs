@@ -255,7 +255,9 @@ impl Call<'_> {
         if is_whole {
             connection.flush().await?;
         }
+        let ended = Instant::now();
         let mut head = connection.answer(outgoing.method).await?;
+        shard.cell(self.gate).on_answered(ended.elapsed());
         // What the origin would read next is the rest of this body.
         head.keep_alive &= is_whole;
         if is_whole && (200..300).contains(&head.status) {

@@ -18,6 +18,7 @@
 //! accept or refuse steps of 2 % are moved by noise alone, and those that stop probing keep what they found
 //! by chance (reference/cli.md §7).
 
+use super::answers::Finding;
 use super::meter::{Glance, Span};
 
 /// A step is worth it when it brings this share of what it would if every attempt brought the same: azcopy
@@ -73,6 +74,8 @@ enum Phase {
         proven: bool,
         tries: u32,
     },
+    /// Small objects are asked for, and how soon they are answered decides.
+    Answers,
     /// Under `base`, or on the way there.
     Fall {
         base: Span,
@@ -180,7 +183,7 @@ impl Climb {
 
     /// Whether the level is being looked for, and may soon be another.
     pub(crate) fn is_climbing(&self) -> bool {
-        matches!(self.phase, Phase::Seed { .. } | Phase::Ramp { .. } | Phase::Fall { .. })
+        !matches!(self.phase, Phase::Hold { .. } | Phase::Up | Phase::Dip)
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -204,6 +207,34 @@ impl Climb {
         self.stand(self.level * THROTTLED / MARGIN);
     }
 
+    /// Whether answers may say more than rounds do. What was only remembered is tried first.
+    pub(crate) fn may_go_by_answers(&self) -> bool {
+        match self.phase {
+            Phase::Answers | Phase::Ramp { .. } => true,
+            Phase::Seed { .. } => matches!(self.start, Start::Guess { .. }),
+            Phase::Fall { .. } | Phase::Hold { .. } | Phase::Up | Phase::Dip => false,
+        }
+    }
+
+    /// What the answers of a tick say; whether rounds need not be asked.
+    pub(crate) fn on_answers(&mut self, finding: Finding) -> bool {
+        match finding {
+            Finding::Nothing => return self.phase == Phase::Answers,
+            Finding::InTime { .. } if self.level >= self.most => self.stand_at_most(),
+            Finding::InTime { more } => {
+                self.from_knee = false;
+                self.level = (self.level + more).min(self.most);
+                self.phase = Phase::Answers;
+            }
+            Finding::Knee(knee) => self.stand(knee.min(self.level)),
+            Finding::Larger if self.phase == Phase::Answers => {
+                self.phase = Phase::Seed { rounds: 0, best: 0.0 };
+            }
+            Finding::Larger => return false,
+        }
+        true
+    }
+
     /// A round of the present level has ended, and looked like `glance` in the end: the level may be another
     /// now. `slow`: how many more rounds than one new connections take to get under way.
     pub(crate) fn on_round(&mut self, round: Span, glance: Option<Glance>, slow: u32) {
@@ -221,6 +252,7 @@ impl Climb {
                     false => self.end_ramp(base, proven, round),
                 }
             }
+            Phase::Answers => {}
             Phase::Fall { base } => self.on_fall(base, round),
             Phase::Hold { rounds } => self.on_hold(rounds + 1, round),
             Phase::Up => self.on_up(round),
@@ -282,11 +314,15 @@ impl Climb {
             self.level = (self.level * step).min(self.most);
             self.phase = Phase::Ramp { base, proven, tries: 0 };
         } else if proven {
-            self.stand(self.most / MARGIN);
-            (self.doubt, self.calm) = (DRIFT, CALM_MOST);
+            self.stand_at_most();
         } else {
             self.fall(base);
         }
+    }
+
+    fn stand_at_most(&mut self) {
+        self.stand(self.most / MARGIN);
+        (self.doubt, self.calm) = (DRIFT, CALM_MOST);
     }
 
     /// More in flight than `base` bring nothing worth while.

@@ -19,7 +19,7 @@ const GLANCE: f64 = 0.05;
 /// Threads that run, or wait for a core, for more of their time than this have no use for more connections:
 /// there is always one that they have not got to yet. With 16 toward an nginx beside it on two cores it is
 /// 0.92 to 1.0, with the 8 that carry as much 0.5 to 0.9.
-const SATURATED: f64 = 0.9;
+pub(crate) const SATURATED: f64 = 0.9;
 
 /// What some level carried for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -100,8 +100,9 @@ pub(crate) struct Glance {
 pub(crate) struct Meter {
     round: Span,
     reached: bool,
-    /// When the level was set.
+    /// When the level was set, and how many requests were answered since.
     since: Instant,
+    answers: f64,
     /// What share of the attempts in flight has a body that moves, usually.
     share: f64,
     /// How many of them did when the level was set.
@@ -112,7 +113,7 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(now: Instant) -> Meter {
         let (round, glance) = (Span::default(), Glance::default());
-        Meter { round, reached: false, since: now, share: 0.5, moved: 0.0, glance }
+        Meter { round, reached: false, since: now, answers: 0.0, share: 0.5, moved: 0.0, glance }
     }
 
     /// The level is another from now on.
@@ -134,7 +135,9 @@ impl Meter {
         let (in_flight, level) = (f64::from(sample.in_flight), f64::from(level));
         let near = (in_flight - level).abs() <= (level * NEAR).max(1.0) && !sample.is_held_up();
         if !self.reached {
-            let carries = f64::from(sample.moving) >= CARRIES * self.share * level;
+            self.answers += f64::from(sample.answers);
+            // Bodies of small objects are over before they are seen.
+            let carries = f64::from(sample.moving) >= CARRIES * self.share * level || self.answers >= level;
             self.reached = near && (carries || now.duration_since(self.since) >= CARRIES_WAIT * round);
             return None;
         }

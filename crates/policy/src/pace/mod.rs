@@ -7,6 +7,7 @@
 //! of level stands beside it: a [`Throttle`](throttle::Throttle) for each class of operation, a
 //! [`Bucket`](bucket::Bucket) for `--bandwidth`.
 
+mod answers;
 pub mod bucket;
 mod climb;
 mod meter;
@@ -14,11 +15,14 @@ mod meter;
 mod model;
 mod part;
 #[cfg(test)]
+mod small_tests;
+#[cfg(test)]
 mod tests;
 pub mod throttle;
 
 use std::time::{Duration, Instant};
 
+use answers::Answers;
 use climb::{Climb, Standing, Start};
 use meter::{Meter, Span};
 use part::PartSize;
@@ -125,6 +129,10 @@ pub struct Sample {
     pub starved: bool,
     /// From request to first byte, the mean of the answers that began since the last tick.
     pub first_byte: Option<Duration>,
+    /// Requests that were answered since the last tick, and how long they had waited for it in all: from the
+    /// request, or the end of its body, on.
+    pub answers: u32,
+    pub waited: Duration,
     /// The share of their time in which our threads ran, or would have if there had been a core for them.
     pub busy: f64,
 }
@@ -193,6 +201,7 @@ pub enum LimitedBy {
 pub struct Pace {
     limits: Limits,
     climb: Climb,
+    answers: Answers,
     meter: Meter,
     part: PartSize,
     /// Smoothed, seconds.
@@ -241,6 +250,7 @@ impl Pace {
                 LEVEL_LEAST.min(f64::from(limits.bound())),
                 f64::from(limits.bound()),
             ),
+            answers: Answers::default(),
             meter: Meter::new(now),
             part,
             first_byte: 0.0,
@@ -313,6 +323,12 @@ impl Pace {
     fn climb(&mut self, now: Instant, elapsed: Duration, sample: &Sample) {
         let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
         let before = self.limit();
+        if self.climb.may_go_by_answers() {
+            let finding = self.answers.on_tick(sample, elapsed.as_secs_f64(), f64::from(before));
+            if self.climb.on_answers(finding) {
+                return self.meter.restart(now);
+            }
+        }
         let span = self.meter.on_tick(now, elapsed, sample, before, round);
         let glance = self.meter.glance();
         let changed = glance.is_some_and(|glance| self.climb.on_glance(glance));

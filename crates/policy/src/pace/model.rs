@@ -41,6 +41,15 @@ pub(crate) struct Shape {
     /// Where bytes are sent: MiB of each part that are taken at once, and counted, before they have left. A
     /// worker waits for the answer behind its part, and tells no first byte.
     pub(crate) held: Option<f64>,
+    pub(crate) small: Option<Small>,
+}
+
+/// Small objects in place of parts: the origin, or the way to it, takes so many a second, and those beyond
+/// wait for each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    pub(crate) mib: f64,
+    pub(crate) per_second: f64,
 }
 
 impl Shape {
@@ -134,6 +143,8 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
     let mut workers: Vec<Worker> = Vec::new();
     // Connections that nobody uses.
     let mut idle = 0usize;
+    // How long small objects wait for those before them.
+    let mut queued = 0.0f64;
     for step in 0..steps(seconds) {
         let now = step as f64 * STEP;
         let end = now + STEP;
@@ -150,7 +161,7 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
         } as usize;
         while workers.len() < limit {
             let asked = if idle > 0 { now } else { now + 2.0 * shape.round_trip };
-            let until = asked + shape.first_byte;
+            let until = asked + shape.first_byte + queued;
             let young_since = (idle == 0 && shape.round_trip > 0.0).then_some(until);
             idle = idle.saturating_sub(1);
             let luck = log_normal(&mut dice, shape.unevenness);
@@ -166,6 +177,7 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                 State::Receives { .. } => worker.speed(now, full, shape.round_trip),
             })
             .sum();
+        let wanted = if shape.small.is_some() { 0.0 } else { wanted };
         let beyond = (workers.len() as f64 / (total / full).max(1.0) - 1.0).max(0.0);
         let allowed = total * (1.0 - (shape.penalty * beyond).min(0.5));
         let share = (allowed / wanted.max(1.0)).min(1.0) * mood;
@@ -180,9 +192,10 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                         time = time.max(until);
                         waited += until - asked;
                         answers += 1;
-                        let left = match &mut control {
-                            Control::Fixed(_, part_mib) => *part_mib * mib,
-                            Control::Paced(pace, _) => pace.part_bytes(u64::MAX) as f64,
+                        let left = match (shape.small, &mut control) {
+                            (Some(small), _) => small.mib * mib,
+                            (None, Control::Fixed(_, part_mib)) => *part_mib * mib,
+                            (None, Control::Paced(pace, _)) => pace.part_bytes(u64::MAX) as f64,
                         };
                         counted += shape.held.map_or(0.0, |held| left.min(held * mib));
                         worker.state = State::Receives { left };
@@ -202,14 +215,16 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                             return false;
                         }
                         worker.luck = log_normal(&mut dice, shape.unevenness);
-                        let until =
-                            time + shape.first_byte * (1.0 + shape.unevenness * (2.0 * dice.roll() - 1.0));
+                        let uneven = 1.0 + shape.unevenness * (2.0 * dice.roll() - 1.0);
+                        let until = time + shape.first_byte * uneven + queued;
                         worker.state = State::Waits { until, asked: time };
                     }
                 }
             }
         });
         idle += let_go;
+        let served = shape.small.map_or(0.0, |small| f64::from(answers) / (small.per_second * mood));
+        queued = (queued + served - STEP).max(0.0);
         run.bytes.push(bytes);
         run.in_flight.push(workers.len() as f64);
         if let Control::Paced(pace, start) = &mut control {
@@ -222,7 +237,13 @@ pub(crate) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                 in_flight: workers.len() as u32,
                 moving: moving as u32,
                 first_byte,
-                busy: if shape.by_cores { (wanted / allowed).min(1.0) } else { 0.0 },
+                answers,
+                waited: Duration::from_secs_f64(waited),
+                busy: match shape.by_cores {
+                    true if shape.small.is_some() => (served / STEP).min(1.0),
+                    true => (wanted / allowed).min(1.0),
+                    false => 0.0,
+                },
                 ..Sample::default()
             };
             pace.on_tick(*start + Duration::from_secs_f64(end), sample);

@@ -7,7 +7,7 @@ use super::model::{Control, Run, Shape, run};
 use super::{Gated, LimitedBy, Limits, MIB, Pace, Remembered, Sample, Seed, WaitReason};
 
 /// A total that nobody reaches.
-const OPEN: f64 = 1e6;
+pub(super) const OPEN: f64 = 1e6;
 
 const SECONDS: f64 = 20.0;
 /// The best fixed setting is looked for without noise: less will do, ramp and all.
@@ -17,7 +17,7 @@ const SECONDS_FIXED: f64 = 6.0;
 const SEEDS: u64 = 3;
 const SEEDS_WITHOUT_SLACK: u64 = 20;
 
-fn seeds() -> RangeInclusive<u64> {
+pub(super) fn seeds() -> RangeInclusive<u64> {
     let number = |variable: &str| -> Option<u64> {
         let typed = std::env::var(variable).ok()?;
         Some(typed.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {typed:?}")))
@@ -27,11 +27,11 @@ fn seeds() -> RangeInclusive<u64> {
 }
 
 /// What a bar is multiplied with, or divided by.
-fn slack(of: f64) -> f64 {
+pub(super) fn slack(of: f64) -> f64 {
     if (seeds().count() as u64) < SEEDS_WITHOUT_SLACK { of } else { 1.0 }
 }
 
-fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
+pub(super) fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
     Shape {
         per_connection,
         first_byte: first_byte_ms / 1000.0,
@@ -44,11 +44,12 @@ fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
         penalty: 0.05,
         by_cores: false,
         held: None,
+        small: None,
     }
 }
 
 /// What a pace that knows nothing of the origin begins with on two cores.
-fn fresh(start: Instant) -> Pace {
+pub(super) fn fresh(start: Instant) -> Pace {
     Pace::new(Seed { cores: 2, ..Seed::default() }, Limits::default(), start)
 }
 
