@@ -48,6 +48,9 @@ const DIP_ROUNDS: f64 = 3.0;
 /// How many Ups stand between two Dips at most, while these find what is known.
 const CALM_MOST: u32 = 6;
 
+/// At the highest level, the answers of two round trips are looked at: the first were asked for before it.
+const IN_TIME_AT_MOST: u32 = 4;
+
 /// Variances, of logarithms. Noise of a round: at first, and at least. How the knee moves between two
 /// findings. What is not known of it after a ramp, and when it was only remembered.
 const NOISE_FIRST: f64 = 0.1 * 0.1;
@@ -74,8 +77,11 @@ enum Phase {
         proven: bool,
         tries: u32,
     },
-    /// Small objects are asked for, and how soon they are answered decides.
-    Answers,
+    /// Small objects are asked for, and how soon they are answered decides. `in_time`: how often
+    /// they came in time at the highest level.
+    Answers {
+        in_time: u32,
+    },
     /// Under `base`, or on the way there.
     Fall {
         base: Span,
@@ -210,7 +216,7 @@ impl Climb {
     /// Whether answers may say more than rounds do. What was only remembered is tried first.
     pub(crate) fn may_go_by_answers(&self) -> bool {
         match self.phase {
-            Phase::Answers | Phase::Ramp { .. } => true,
+            Phase::Answers { .. } | Phase::Ramp { .. } => true,
             Phase::Seed { .. } => matches!(self.start, Start::Guess { .. }),
             Phase::Fall { .. } | Phase::Hold { .. } | Phase::Up | Phase::Dip => false,
         }
@@ -219,15 +225,20 @@ impl Climb {
     /// What the answers of a tick say; whether rounds need not be asked.
     pub(crate) fn on_answers(&mut self, finding: Finding) -> bool {
         match finding {
-            Finding::Nothing => return self.phase == Phase::Answers,
-            Finding::InTime { .. } if self.level >= self.most => self.stand_at_most(),
+            Finding::Nothing => return matches!(self.phase, Phase::Answers { .. }),
+            Finding::InTime { .. } if self.level >= self.most => match self.phase {
+                Phase::Answers { in_time } if in_time + 1 < IN_TIME_AT_MOST => {
+                    self.phase = Phase::Answers { in_time: in_time + 1 };
+                }
+                _ => self.stand_at_most(),
+            },
             Finding::InTime { more } => {
                 self.from_knee = false;
                 self.level = (self.level + more).min(self.most);
-                self.phase = Phase::Answers;
+                self.phase = Phase::Answers { in_time: 0 };
             }
             Finding::Knee(knee) => self.stand(knee.min(self.level)),
-            Finding::Larger if self.phase == Phase::Answers => {
+            Finding::Larger if matches!(self.phase, Phase::Answers { .. }) => {
                 self.phase = Phase::Seed { rounds: 0, best: 0.0 };
             }
             Finding::Larger => return false,
@@ -252,7 +263,7 @@ impl Climb {
                     false => self.end_ramp(base, proven, round),
                 }
             }
-            Phase::Answers => {}
+            Phase::Answers { .. } => {}
             Phase::Fall { base } => self.on_fall(base, round),
             Phase::Hold { rounds } => self.on_hold(rounds + 1, round),
             Phase::Up => self.on_up(round),
