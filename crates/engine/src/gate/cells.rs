@@ -17,7 +17,7 @@ pub(crate) struct Cell {
     /// From request to first byte, of all answers so far, and how many they are.
     first_byte_us: AtomicU64,
     first_bytes: AtomicU64,
-    /// The same of all requests; those that have a body wait from its end on.
+    /// How long requests, once sent whole, waited for their answers, and how many were answered.
     waited_us: AtomicU64,
     answers: AtomicU64,
     /// Spent in writing to files.

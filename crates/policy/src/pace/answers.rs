@@ -8,8 +8,8 @@ use super::meter::SATURATED;
 /// Requests that take this many times what they took at best wait for each other.
 const LATE: f64 = 1.5;
 
-/// How far above rate times the least duration to stand, beside the margin of every level: where requests vary,
-/// some slots would be idle.
+/// How far above rate times the least duration to stand, beside the margin of every level: where requests
+/// vary, some slots would be idle.
 const ROOM: f64 = 1.15;
 
 /// Fewer in flight are multiplied by four: other clients begin with as many.
@@ -44,8 +44,8 @@ pub(crate) struct Answers {
     doubt: Doubt,
 }
 
-/// Answers came late. New connections begin slowly, so all are to be answered once more before it is believed,
-/// and then for so many seconds at least.
+/// Answers came late. New connections begin slowly, so all are to be answered once more before it is
+/// believed, and then for so many seconds at least.
 #[derive(Clone, Copy, Debug, Default)]
 enum Doubt {
     #[default]

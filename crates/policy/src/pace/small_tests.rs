@@ -11,8 +11,8 @@ fn small(kib: f64, first_byte_ms: f64, per_second: f64) -> Shape {
     Shape { small: Some(Small { mib: kib / 1024.0, per_second }), ..shape(64.0, first_byte_ms, OPEN) }
 }
 
-/// What a run must reach: bytes of the first second and of the next three beside the best fixed setting's, and
-/// connections beside those of the smallest setting that is nearly as good.
+/// What a run must reach: bytes of the first second and of the next three beside the best fixed setting's,
+/// and connections beside those of the smallest setting that is nearly as good.
 #[derive(Clone, Copy)]
 struct Bar {
     first: f64,
