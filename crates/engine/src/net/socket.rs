@@ -16,7 +16,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::base::error::Error;
 use crate::memory::plan::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::net::proxy::{Proxy, check_the_proxy};
-use crate::net::tls::{AHEAD_BYTES, RECORD_BYTES_MAX, Tls, TlsStream};
+use crate::net::tls::Tls;
+use crate::net::tls_records::RECORD_BYTES_MAX;
+use crate::net::tls_stream::{AHEAD_BYTES, TlsStream};
 use flatout_policy::unsent_size::UNSENT_LEAST;
 
 /// A byte stream to an origin.
@@ -177,17 +179,17 @@ impl Socket {
         matches!(self.stream, Stream::Plain(_))
     }
 
-    /// Waits until a write would be taken: a plain socket has room, and TLS has sent what it had encrypted.
+    /// Waits until a write would be taken: a plain socket has room, and TLS has sent what it had sealed.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Stream::Plain(stream) => stream.poll_write_ready(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => stream.poll_room(cx),
             #[cfg(test)]
             Stream::Modelled(line) => Pin::new(line).poll_flush(cx),
         }
     }
 
-    /// How much one write takes at most: over TLS what rustls encrypts ahead.
+    /// How much one write takes at most: over TLS what is sealed ahead.
     pub(crate) fn takes_at_once(&self) -> usize {
         match self.stream {
             Stream::Tls(_) => AHEAD_BYTES,
@@ -222,7 +224,8 @@ impl Socket {
     pub(crate) fn queued_bytes(&self) -> u64 {
         let queued = match &self.stream {
             Stream::Plain(stream) => rustix::io::ioctl_fionread(stream),
-            Stream::Tls(stream) => rustix::io::ioctl_fionread(stream.tcp()),
+            Stream::Tls(stream) => rustix::io::ioctl_fionread(stream.tcp())
+                .map(|queued| queued + stream.untaken_bytes() as u64),
             #[cfg(test)]
             Stream::Modelled(line) => Ok(line.queued_bytes()),
         };

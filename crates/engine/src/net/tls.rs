@@ -1,36 +1,28 @@
-//! TLS: whom a client trusts, the handshake, and the stream that decrypts.
+//! TLS: whom a client trusts, and the handshake.
 //!
-//! The handshake is fed one record at a time, so that rustls never holds a byte beyond it: a record reader of
-//! our own can take the secrets over at that point (docs/decisions/stock-tls-stream.md). Until then rustls's
-//! own stream reads.
+//! rustls keeps the handshake. It is fed one record at a time, so that it never holds a byte beyond it: there
+//! `TlsStream` takes the secrets over (docs/decisions/tls-records.md).
 
-use std::future::poll_fn;
-use std::io::{self, IoSlice, Read, Write};
-use std::pin::Pin;
+use std::io;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 
 use flatout_wire::endpoint::Endpoint;
-use rustls::client::Resumption;
+use rustls::client::{ClientConnectionData, Resumption, UnbufferedClientConnection};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, SupportedCipherSuite};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{ClientConfig, Error as TlsError, PeerMisbehaved, RootCertStore, SupportedCipherSuite};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::net::tls_errors::{explain, not_tls};
+use crate::net::tls_records::{HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::net::tls_stream::TlsStream;
 
 /// Sessions to resume. rustls keeps eight for each name.
 const SESSIONS: usize = 1_024;
-
-/// What rustls encrypts ahead of the socket, by default: four records.
-pub(super) const AHEAD_BYTES: usize = 64 << 10;
-/// A record's header: type, version, length (RFC 8446 §5.1).
-const HEADER_BYTES: usize = 5;
-/// The longest record: 2^14 bytes of text, and what TLS 1.2 allows to be added.
-pub(crate) const RECORD_BYTES_MAX: usize = HEADER_BYTES + (16 << 10) + 2_048;
 
 /// Whom a client trusts, and the sessions that its shards share.
 pub(crate) struct Tls {
@@ -56,17 +48,16 @@ impl Tls {
         let name = ServerName::try_from(endpoint.host.trim_end_matches('.').to_owned()).map_err(|_| {
             Error::new(ErrorKind::Usage, format!("{} is no name that a certificate can have", endpoint.host))
         })?;
-        let session = ClientConnection::new(self.config().clone(), name)
-            .map_err(|why| Error::new(ErrorKind::Internal, format!("TLS cannot start: {why}")))?;
-        let mut stream = TlsStream { tcp, session, refused: None };
-        match stream.shake_hands(endpoint).await {
-            Ok(()) => Ok(stream),
-            Err(why) => {
-                // The peer learns by an alert why; whether it listens is its business.
-                let _ = poll_fn(|cx| Poll::Ready(stream.poll_send(cx).is_ready())).await;
-                Err(why)
-            }
+        let broken = |why| Error::new(ErrorKind::Internal, format!("TLS cannot start: {why}"));
+        let session = UnbufferedClientConnection::new(self.config().clone(), name).map_err(broken)?;
+        let mut handshaking = Handshaking { tcp, session, incoming: Vec::new(), outgoing: Vec::new() };
+        if let Err(why) = handshaking.shake_hands(endpoint).await {
+            handshaking.say_why();
+            return Err(why);
         }
+        let Handshaking { tcp, session, .. } = handshaking;
+        let (secrets, session) = session.dangerous_into_kernel_connection().map_err(broken)?;
+        TlsStream::new(tcp, session, secrets).map_err(broken)
     }
 }
 
@@ -78,7 +69,7 @@ fn config(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
-    // For the record reader that is to come.
+    // For the records, which are ours.
     config.enable_secret_extraction = true;
     config
 }
@@ -163,193 +154,101 @@ pub fn tls_config(ca_bundle: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
     Ok(Tls::new(ca_bundle)?.config().clone())
 }
 
-/// A TLS connection after its handshake.
-pub(crate) struct TlsStream {
+/// A handshake by rustls, which is given one record at a time.
+struct Handshaking {
     tcp: TcpStream,
-    session: ClientConnection,
-    /// What the socket refused with behind bytes that had to go first: it says so once.
-    refused: Option<io::Error>,
+    session: UnbufferedClientConnection,
+    /// Received, and not yet used up: the start of a message that goes on in the next record.
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
 }
 
-impl TlsStream {
-    /// The socket underneath, for its options.
-    pub(crate) fn tcp(&self) -> &TcpStream {
-        &self.tcp
-    }
+enum Step {
+    Again,
+    Send,
+    Receive,
+    Done,
+}
 
-    /// Version and cipher suite, in words: `TLS 1.3`, `TLS13_AES_128_GCM_SHA256`.
-    pub(crate) fn agreed(&self) -> (String, String) {
-        let version = match self.session.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => "TLS 1.3".to_owned(),
-            Some(ProtocolVersion::TLSv1_2) => "TLS 1.2".to_owned(),
-            other => format!("{other:?}"),
-        };
-        let suite = self.session.negotiated_cipher_suite();
-        (version, suite.map_or(String::new(), |suite| format!("{:?}", suite.suite())))
-    }
-
+impl Handshaking {
     async fn shake_hands(&mut self, endpoint: &Endpoint) -> Result<(), Error> {
         let broke = |refused| handshake_broke(endpoint, refused);
-        let mut record = Vec::new();
         loop {
-            poll_fn(|cx| self.poll_send(cx)).await.map_err(broke)?;
-            if !self.session.is_handshaking() {
-                return Ok(());
-            }
-            self.read_record(&mut record, endpoint).await?;
-            let mut rest = &record[..];
-            while !rest.is_empty() {
-                self.session.read_tls(&mut rest).map_err(broke)?;
-                self.session.process_new_packets().map_err(|why| explain(&why, endpoint))?;
+            match self.step().map_err(|why| explain(&why, endpoint))? {
+                Step::Again => {}
+                Step::Send => {
+                    self.tcp.write_all(&self.outgoing).await.map_err(broke)?;
+                    self.outgoing.clear();
+                }
+                Step::Receive => self.read_record(endpoint).await?,
+                // Keys change here, so no message may go on.
+                Step::Done if self.incoming.is_empty() => return Ok(()),
+                Step::Done => {
+                    return Err(explain(&PeerMisbehaved::KeyEpochWithPendingFragment.into(), endpoint));
+                }
             }
         }
+    }
+
+    fn step(&mut self) -> Result<Step, TlsError> {
+        let UnbufferedStatus { discard, state, .. } = self.session.process_tls_records(&mut self.incoming);
+        let step = match state {
+            Ok(ConnectionState::EncodeTlsData(mut message)) => {
+                encode(&mut message, &mut self.outgoing).map(|()| Step::Again)
+            }
+            Ok(ConnectionState::TransmitTlsData(sent)) => {
+                sent.done();
+                Ok(Step::Send)
+            }
+            Ok(ConnectionState::BlockedHandshake) => Ok(Step::Receive),
+            Ok(ConnectionState::WriteTraffic(_)) => Ok(Step::Done),
+            Ok(other) => Err(TlsError::General(format!("{other:?} amid a handshake"))),
+            Err(why) => Err(why),
+        };
+        self.incoming.drain(..discard);
+        step
+    }
+
+    /// The peer learns by an alert why; whether it listens is its business.
+    fn say_why(&mut self) {
+        while let Ok(Step::Again) = self.step() {}
+        let _ = self.tcp.try_write(&self.outgoing);
     }
 
     /// Exactly one record, so that nothing of what follows the handshake is read before its time.
-    async fn read_record(&mut self, record: &mut Vec<u8>, endpoint: &Endpoint) -> Result<(), Error> {
+    async fn read_record(&mut self, endpoint: &Endpoint) -> Result<(), Error> {
         let broke = |refused| handshake_broke(endpoint, refused);
-        record.resize(HEADER_BYTES, 0);
-        self.tcp.read_exact(record).await.map_err(broke)?;
-        let bytes = HEADER_BYTES + usize::from(u16::from_be_bytes([record[3], record[4]]));
-        if !(20..=24).contains(&record[0]) || record[1] != 3 || bytes > RECORD_BYTES_MAX {
-            return Err(not_tls(record, endpoint));
+        let mut header = [0; HEADER_BYTES];
+        self.tcp.read_exact(&mut header).await.map_err(broke)?;
+        let [kind, major, _, high, low] = header;
+        let bytes = usize::from(u16::from_be_bytes([high, low]));
+        if !(20..=24).contains(&kind) || major != 3 || HEADER_BYTES + bytes > RECORD_BYTES_MAX {
+            return Err(not_tls(&header, endpoint));
         }
-        record.resize(bytes, 0);
-        self.tcp.read_exact(&mut record[HEADER_BYTES..]).await.map_err(broke)?;
+        self.incoming.extend_from_slice(&header);
+        let start = self.incoming.len();
+        self.incoming.resize(start + bytes, 0);
+        self.tcp.read_exact(&mut self.incoming[start..]).await.map_err(broke)?;
         Ok(())
     }
+}
 
-    /// Sends what rustls has ready.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.session.wants_write() {
-            ready!(done(self.session.write_tls(&mut Blocking { tcp: &mut self.tcp, cx })))?;
-        }
-        Poll::Ready(Ok(()))
+fn encode(
+    message: &mut EncodeTlsData<'_, ClientConnectionData>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), TlsError> {
+    let before = outgoing.len();
+    if let Err(EncodeError::InsufficientSize(short)) = message.encode(&mut []) {
+        outgoing.resize(before + short.required_size, 0);
+        message.encode(&mut outgoing[before..]).map_err(|why| TlsError::General(why.to_string()))?;
     }
-
-    /// Takes one read's worth of records in; 0 when the peer has closed.
-    fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let bytes = ready!(done(self.session.read_tls(&mut Blocking { tcp: &mut self.tcp, cx })))?;
-        if let Err(why) = self.session.process_new_packets() {
-            let _ = self.poll_send(cx);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
-        }
-        Poll::Ready(Ok(bytes))
-    }
+    Ok(())
 }
 
 fn handshake_broke(endpoint: &Endpoint, refused: io::Error) -> Error {
     let closed = refused.kind() == io::ErrorKind::UnexpectedEof;
     let refused = if closed { io::Error::other("the other side closed the connection") } else { refused };
     Error::network(format_args!("the TLS handshake with {endpoint} broke"), refused)
-}
-
-impl AsyncRead for TlsStream {
-    /// Fills `buf` as far as what has arrived goes; waits only when nothing at all is there.
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buf.filled().len();
-        if let Some(refused) = this.refused.take() {
-            return Poll::Ready(Err(refused));
-        }
-        while buf.remaining() > 0 {
-            match this.session.reader().read(buf.initialize_unfilled()) {
-                Ok(0) => break,
-                Ok(bytes) => buf.advance(bytes),
-                Err(empty) if empty.kind() == io::ErrorKind::WouldBlock => match this.poll_records(cx) {
-                    Poll::Ready(Ok(_)) => {}
-                    // What has been decrypted goes first.
-                    Poll::Ready(Err(refused)) if buf.filled().len() > before => {
-                        this.refused = Some(refused);
-                        break;
-                    }
-                    Poll::Pending if buf.filled().len() > before => break,
-                    Poll::Ready(Err(refused)) => return Poll::Ready(Err(refused)),
-                    Poll::Pending => return Poll::Pending,
-                },
-                Err(_) if buf.filled().len() > before => break,
-                Err(cut) if cut.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(cut_off())),
-                Err(refused) => return Poll::Ready(Err(refused)),
-            }
-        }
-        // What arrived may want an answer (a new key): it leaves when it can.
-        let _ = this.poll_send(cx);
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// TCP ended and TLS did not: who did that is not known, so the end of a body cannot be told by it.
-fn cut_off() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed without the end of TLS, and may be cut off")
-}
-
-impl AsyncWrite for TlsStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        // Taken in only when the records before it have left: rustls's own buffer stays small.
-        ready!(this.poll_send(cx))?;
-        let bytes = this.session.writer().write(buf)?;
-        match this.poll_send(cx) {
-            Poll::Ready(Err(refused)) => Poll::Ready(Err(refused)),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(bytes)),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_send(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        this.session.send_close_notify();
-        ready!(this.poll_send(cx))?;
-        Pin::new(&mut this.tcp).poll_shutdown(cx)
-    }
-}
-
-/// A socket as rustls sees it: what must wait is `WouldBlock`, and the task is woken when it need not any
-/// more.
-struct Blocking<'a, 'b> {
-    tcp: &'a mut TcpStream,
-    cx: &'a mut Context<'b>,
-}
-
-impl Read for Blocking<'_, '_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut buffer = ReadBuf::new(bytes);
-        match Pin::new(&mut *self.tcp).poll_read(self.cx, &mut buffer) {
-            Poll::Ready(read) => read.map(|()| buffer.filled().len()),
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
-impl Write for Blocking<'_, '_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match Pin::new(&mut *self.tcp).poll_write(self.cx, bytes) {
-            Poll::Ready(written) => written,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    /// Several records by one call.
-    fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
-        match Pin::new(&mut *self.tcp).poll_write_vectored(self.cx, records) {
-            Poll::Ready(written) => written,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn done<T>(outcome: io::Result<T>) -> Poll<io::Result<T>> {
-    match outcome {
-        Err(wait) if wait.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        outcome => Poll::Ready(outcome),
-    }
 }
 
 #[cfg(test)]
