@@ -51,6 +51,11 @@ pub use net::interface::interfaces;
 pub use net::proxy::Proxies;
 #[doc(hidden)]
 pub use net::tls::tls_config;
+// For `crates/properties`, which holds them against rustls's own.
+#[doc(hidden)]
+pub use net::tls_incoming::{Incoming, Said};
+#[doc(hidden)]
+pub use net::tls_records::{APPLICATION_DATA, Opener, SEALING_BYTES_MAX, Sealer, TEXT_BYTES_MAX};
 pub use read::{Pieces, Reader, ReaderStats, Reading};
 pub use sink::landing::{Landing, Memory};
 pub use sink::made::{AlignedBuffer, AllocatedBuffer};

@@ -18,6 +18,7 @@ mod locations;
 mod our_reader;
 mod pieces;
 mod ranges;
+mod records;
 mod requests;
 mod secret;
 
@@ -30,13 +31,14 @@ pub use head::head;
 pub use layouts::layouts;
 pub use locations::locations;
 pub use ranges::ranges;
+pub use records::records;
 pub use requests::requests;
 
 /// A function that tests some bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which its corpus in `fuzz/corpus` and its main in `fuzz/fuzz_targets` share.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("chunked", chunked),
     ("config", config),
     ("credentials", credentials),
@@ -46,5 +48,6 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("layouts", layouts),
     ("locations", locations),
     ("ranges", ranges),
+    ("records", records),
     ("requests", requests),
 ];

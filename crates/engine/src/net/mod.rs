@@ -7,6 +7,6 @@ pub(crate) mod socket;
 pub(crate) mod stall;
 pub(crate) mod tls;
 pub(crate) mod tls_errors;
-mod tls_incoming;
+pub(crate) mod tls_incoming;
 pub(crate) mod tls_records;
 pub(crate) mod tls_stream;

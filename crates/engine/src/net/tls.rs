@@ -38,6 +38,11 @@ impl Tls {
         Ok(Tls { bundle, config: OnceLock::new() })
     }
 
+    #[cfg(test)]
+    pub(super) fn trusting(roots: RootCertStore) -> Tls {
+        Tls { bundle: Some(roots), config: OnceLock::new() }
+    }
+
     pub(crate) fn config(&self) -> &Arc<ClientConfig> {
         self.config.get_or_init(|| Arc::new(config(self.bundle.clone().unwrap_or_else(system_roots))))
     }
@@ -76,7 +81,7 @@ fn config(roots: RootCertStore) -> ClientConfig {
 
 /// AES-GCM goes first where the CPU has instructions for it, with the shorter key, which is the faster;
 /// ChaCha20 elsewhere. Peers that have no preference of their own take the first.
-fn provider() -> CryptoProvider {
+pub(super) fn provider() -> CryptoProvider {
     use aws_lc_rs::cipher_suite as suite;
     let aes = [
         suite::TLS13_AES_128_GCM_SHA256,

@@ -128,17 +128,17 @@ impl Opener {
     /// # Errors
     /// For a header that no record can have at this point.
     pub(super) fn whole(&self, bytes: &[u8]) -> Result<Option<usize>, TlsError> {
-        let Some(&[kind, major, minor, high, low]) = bytes.first_chunk() else { return Ok(None) };
-        match kind {
-            APPLICATION_DATA => {}
-            ALERT | HANDSHAKE if !self.is_13() => {}
-            CHANGE_CIPHER_SPEC => return Err(PeerMisbehaved::IllegalMiddleboxChangeCipherSpec.into()),
-            ALERT | HANDSHAKE => return Err(InvalidMessage::UnexpectedMessage("a record that is not sealed").into()),
-            _ => return Err(InvalidMessage::InvalidContentType.into()),
+        match bytes.first() {
+            None | Some(&APPLICATION_DATA) => {}
+            Some(&(ALERT | HANDSHAKE)) if !self.is_13() => {}
+            Some(&CHANGE_CIPHER_SPEC) => return Err(PeerMisbehaved::IllegalMiddleboxChangeCipherSpec.into()),
+            Some(&(ALERT | HANDSHAKE)) => return Err(InvalidMessage::UnexpectedMessage("it is not sealed").into()),
+            Some(_) => return Err(InvalidMessage::InvalidContentType.into()),
         }
-        if [major, minor] != [3, 3] {
+        if bytes.get(1..3).is_some_and(|version| version != [3, 3]) {
             return Err(InvalidMessage::UnknownProtocolVersion.into());
         }
+        let Some(&[_, _, _, high, low]) = bytes.first_chunk() else { return Ok(None) };
         let body_bytes = usize::from(u16::from_be_bytes([high, low]));
         let longest = match self.is_13() {
             true => TEXT_BYTES_MAX + TLS13_ADDED_BYTES_MAX,
@@ -220,6 +220,16 @@ impl Sealer {
     /// Whether the key would be spent after so many records more.
     pub(super) fn is_spent_after(&self, records: u64) -> bool {
         self.key.number.saturating_add(records) >= self.number_max
+    }
+
+    #[cfg(test)]
+    pub(super) fn limit_to(&mut self, more: u64) {
+        self.number_max = self.key.number + more;
+    }
+
+    #[cfg(test)]
+    pub(super) fn number(&self) -> u64 {
+        self.key.number
     }
 
     /// Seals up to [`TEXT_BYTES_MAX`] of text at the start of `onto`; the length of the record. `onto` has

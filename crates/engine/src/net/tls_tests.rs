@@ -1,12 +1,13 @@
-//! What the record reader that is to come relies on, and whose certificates are trusted by default.
+//! The stream after a handshake, and whose certificates are trusted by default.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
-use rustls::version::{TLS12, TLS13};
-use rustls::{ConnectionTrafficSecrets, ServerConfig, ServerConnection, SupportedProtocolVersion};
+use rustls::version::TLS13;
+use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
 use super::*;
 
@@ -52,28 +53,6 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn nothing_beyond_the_handshake_is_taken_in_and_the_secrets_come_out() {
-    for (version, sealed) in [(&TLS13, 0), (&TLS12, 1)] {
-        let (endpoint, tls, thread) = server(version, b"the first record");
-        run(async {
-            let tcp =
-                TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.expect("a connection");
-            let stream = tls.handshake(tcp, &endpoint).await.expect("a handshake");
-            let TlsStream { mut tcp, session, .. } = stream;
-            let secrets = session.dangerous_extract_secrets().expect("secrets of a finished handshake");
-            // In TLS 1.2 the Finished message is the first that the keys seal.
-            assert_eq!((secrets.rx.0, secrets.tx.0), (sealed, sealed));
-            assert!(matches!(secrets.rx.1, ConnectionTrafficSecrets::Aes128Gcm { .. }) || !has_aes());
-            // What the server said next is still in the socket, from the start of a record.
-            let mut header = [0; HEADER_BYTES];
-            tcp.read_exact(&mut header).await.expect("a record");
-            assert_eq!(header[..2], [23, 3], "application data");
-        });
-        thread.join().expect("a server without panic");
-    }
-}
-
-#[test]
 fn a_stream_reads_what_was_said_and_tells_a_cut_from_an_end() {
     let (endpoint, tls, thread) = server(&TLS13, b"the first record");
     run(async {
@@ -104,7 +83,6 @@ fn there_are_roots_without_a_bundle() {
 
 #[test]
 fn a_reset_behind_what_was_decrypted_was_taken_for_an_end() {
-    use tokio::io::AsyncWriteExt;
     let (endpoint, tls, thread) = server(&TLS13, b"what came before");
     run(async {
         let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.expect("a connection");

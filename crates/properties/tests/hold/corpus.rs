@@ -184,6 +184,11 @@ fn ranges_holds() {
 }
 
 #[test]
+fn records_holds() {
+    holds("records");
+}
+
+#[test]
 fn requests_holds() {
     holds("requests");
 }
