@@ -4,9 +4,7 @@
 use std::io::Read;
 use std::sync::{Arc, LazyLock};
 
-use flatout_engine::{
-    APPLICATION_DATA, Incoming, Opener, SEALING_BYTES_MAX, Said, Sealer, TEXT_BYTES_MAX,
-};
+use flatout_engine::{APPLICATION_DATA, Incoming, Opener, SEALING_BYTES_MAX, Said, Sealer, TEXT_BYTES_MAX};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::cipher::{AeadKey, Iv};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};

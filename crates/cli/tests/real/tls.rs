@@ -211,6 +211,9 @@ fn minio_over_tls() {
     let target = local.at("model");
     run(&mut flatout(&["cp", "s3://bucket/folder/model", &target])).clean();
     assert!(fs::read(&target).unwrap() == body, "other bytes");
+    let (source, sent) = (local.at("upload"), "s3://bucket/folder/sent");
+    run(&mut flatout(&["cp", &source, sent, "--part-size", "5MiB", "--parallel", "3"])).clean();
+    assert!(run(&mut flatout(&["cat", sent])).clean().stdout == body, "other bytes were sent");
     let listed = run(&mut flatout(&["ls", "-r", "s3://bucket/"])).clean();
     assert!(listed.text().contains("folder/model"), "{}", listed.text());
     let stat = run(&mut flatout(&["stat", "s3://bucket/folder/model", "--json"])).clean();

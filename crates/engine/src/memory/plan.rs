@@ -13,9 +13,11 @@ use flatout_policy::receive_size::RECEIVE_BYTES;
 
 /// A shard's thread and runtime, without its scratch.
 pub(crate) const SHARD_BYTES: u64 = 128 << 10;
+/// Where a shard's connections over TLS seal and open their records, once it has any.
+pub(crate) const TLS_SCRATCH_BYTES: usize = 128 << 10;
 /// A connection in plain: its buffer for heads, what tokio keeps of it, and its worker's future.
 pub(crate) const CONNECTION_BYTES: u64 = 28 << 10;
-/// A connection over TLS: rustls's buffers besides.
+/// A connection over TLS: also its keys, a record that has not come whole, and the rest of one that has.
 pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
 /// An object that has begun: its requests, its file, its journal.
 pub(crate) const OPEN_BYTES: u64 = 8 << 10;
@@ -79,7 +81,7 @@ impl MemoryPlan {
     /// enough.
     pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<MemoryPlan, Error> {
         let limit = settings.memory_bytes;
-        let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
+        let shards = u64::from(settings.shards) * ((RECEIVE_BYTES + TLS_SCRATCH_BYTES) as u64 + SHARD_BYTES);
         let each = TLS_CONNECTION_BYTES + OPEN_BYTES;
         let (parallel_max, parallel_by) = match settings.parallel {
             Some(parallel) if parallel > files.connections => (files.connections, ParallelBy::Files),

@@ -118,6 +118,10 @@ fn at(endpoint: &Endpoint, address: SocketAddr) -> String {
 }
 
 impl Socket {
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
     /// What a connection over it weighs.
     pub(crate) fn weight(&self) -> u64 {
         match &self.stream {
@@ -224,8 +228,9 @@ impl Socket {
     pub(crate) fn queued_bytes(&self) -> u64 {
         let queued = match &self.stream {
             Stream::Plain(stream) => rustix::io::ioctl_fionread(stream),
-            Stream::Tls(stream) => rustix::io::ioctl_fionread(stream.tcp())
-                .map(|queued| queued + stream.untaken_bytes() as u64),
+            Stream::Tls(stream) => {
+                rustix::io::ioctl_fionread(stream.tcp()).map(|queued| queued + stream.untaken_bytes() as u64)
+            }
             #[cfg(test)]
             Stream::Modelled(line) => Ok(line.queued_bytes()),
         };

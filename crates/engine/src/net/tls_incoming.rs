@@ -1,12 +1,12 @@
 //! What comes in over TLS: bytes as they were received to text in the caller's buffer. No sockets: what the
 //! other side says besides text goes to whoever has the handshake's keys. Every byte may be an attacker's.
 
-use rustls::{
-    AlertDescription, Error as TlsError, HandshakeType, InvalidMessage, PeerMisbehaved,
-};
+use rustls::{AlertDescription, Error as TlsError, HandshakeType, InvalidMessage, PeerMisbehaved};
 use tokio::io::ReadBuf;
 
-use crate::net::tls_records::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Opener, RECORD_BYTES_MAX};
+use crate::net::tls_records::{
+    ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Opener, RECORD_BYTES_MAX,
+};
 
 /// Records so short may say other things than text: they are opened beside the caller's buffer, of which only
 /// text shall be written.
@@ -271,9 +271,9 @@ impl Incoming {
                 return Err(unexpected(*kind));
             }
             let is_key_update = *kind == KEY_UPDATE;
-            let length = behind.first_chunk().map(|[high, middle, low]| {
-                u32::from_be_bytes([0, *high, *middle, *low]) as usize
-            });
+            let length = behind
+                .first_chunk()
+                .map(|[high, middle, low]| u32::from_be_bytes([0, *high, *middle, *low]) as usize);
             if length.is_some_and(|bytes| bytes > MESSAGE_BYTES_MAX) {
                 return Err(InvalidMessage::HandshakePayloadTooLarge.into());
             }

@@ -132,7 +132,9 @@ impl Opener {
             None | Some(&APPLICATION_DATA) => {}
             Some(&(ALERT | HANDSHAKE)) if !self.is_13() => {}
             Some(&CHANGE_CIPHER_SPEC) => return Err(PeerMisbehaved::IllegalMiddleboxChangeCipherSpec.into()),
-            Some(&(ALERT | HANDSHAKE)) => return Err(InvalidMessage::UnexpectedMessage("it is not sealed").into()),
+            Some(&(ALERT | HANDSHAKE)) => {
+                return Err(InvalidMessage::UnexpectedMessage("it is not sealed").into());
+            }
             Some(_) => return Err(InvalidMessage::InvalidContentType.into()),
         }
         if bytes.get(1..3).is_some_and(|version| version != [3, 3]) {
@@ -166,7 +168,8 @@ impl Opener {
     pub(super) fn open(&mut self, record: &[u8], onto: &mut [u8]) -> Result<(u8, usize), TlsError> {
         let key = &mut self.0;
         let nonce_bytes = key.nonce_bytes();
-        let (Some(header), Some(sealed)) = (record.first_chunk(), record.get(HEADER_BYTES + nonce_bytes..)) else {
+        let (Some(header), Some(sealed)) = (record.first_chunk(), record.get(HEADER_BYTES + nonce_bytes..))
+        else {
             return Err(TlsError::DecryptError);
         };
         let (text, tag) = sealed.split_at_checked(onto.len()).ok_or(TlsError::DecryptError)?;
@@ -251,7 +254,8 @@ impl Sealer {
         let [high, low] = (body_bytes as u16).to_be_bytes();
         let header = [outer, 3, 3, high, low];
         let nonce = key.nonce();
-        let (record, _) = onto.split_at_mut_checked(HEADER_BYTES + body_bytes).ok_or(TlsError::EncryptError)?;
+        let (record, _) =
+            onto.split_at_mut_checked(HEADER_BYTES + body_bytes).ok_or(TlsError::EncryptError)?;
         record[..HEADER_BYTES].copy_from_slice(&header);
         let (stated, sealed) = record[HEADER_BYTES..].split_at_mut(nonce_bytes);
         stated.copy_from_slice(&nonce[NONCE_LEN - nonce_bytes..]);

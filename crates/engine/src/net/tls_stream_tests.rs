@@ -221,7 +221,9 @@ fn records_of_any_size_are_read_into_buffers_of_any_size() {
                 let (crumbs, mut rest) = text.split_at(300);
                 let mut records: Vec<u8> =
                     crumbs.iter().flat_map(|crumb| raw.record(APPLICATION_DATA, &[*crumb])).collect();
-                for bytes in [0, TEXT_BYTES_MAX, 1_023, 1_024, 1_025, TEXT_BYTES_MAX - 1, usize::MAX, usize::MAX] {
+                for bytes in
+                    [0, TEXT_BYTES_MAX, 1_023, 1_024, 1_025, TEXT_BYTES_MAX - 1, usize::MAX, usize::MAX]
+                {
                     let (now, later) = rest.split_at(bytes.min(rest.len()).min(TEXT_BYTES_MAX));
                     records.extend(raw.record(APPLICATION_DATA, now));
                     rest = later;
@@ -423,7 +425,9 @@ fn faults_of_either_version_fail_closed() {
         });
         check(suite, "less than a tag", Alert::BadRecordMac, |_| vec![APPLICATION_DATA, 3, 3, 0, 16, 0]);
         check(suite, "nothing", Alert::BadRecordMac, |_| vec![APPLICATION_DATA, 3, 3, 0, 0]);
-        check(suite, "too long a record", Alert::RecordOverflow, |_| vec![APPLICATION_DATA, 3, 3, 0x48, 0x01]);
+        check(suite, "too long a record", Alert::RecordOverflow, |_| {
+            vec![APPLICATION_DATA, 3, 3, 0x48, 0x01]
+        });
         check(suite, "too long a text", Alert::RecordOverflow, |raw| {
             raw.record(APPLICATION_DATA, &[7; TEXT_BYTES_MAX + 1])
         });

@@ -4,7 +4,7 @@ pub(crate) mod call;
 pub(crate) mod shards;
 pub(crate) mod shared;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::http::connection::{Connection, Hedges};
 use crate::memory::lease::{Lease, MemoryCharge};
-use crate::memory::plan::SHARD_BYTES;
+use crate::memory::plan::{SHARD_BYTES, TLS_SCRATCH_BYTES};
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
@@ -50,6 +50,8 @@ pub(crate) struct Shard {
     /// Bytes that have landed through this shard, of whatever transfer.
     landed_bytes: Cell<u64>,
     _weight: MemoryCharge,
+    /// Of the scratch for TLS, once there is one.
+    tls_weight: OnceCell<MemoryCharge>,
 }
 
 impl Shard {
@@ -74,6 +76,7 @@ impl Shard {
             hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
             _weight: weight,
+            tls_weight: OnceCell::new(),
         }
     }
 
@@ -312,6 +315,9 @@ impl Shard {
         self.next_connection.set(number + 1);
         let hedges = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
         let weight = self.shared.pool.charge(socket.weight());
+        if socket.is_tls() {
+            self.tls_weight.get_or_init(|| self.shared.pool.charge(TLS_SCRATCH_BYTES as u64));
+        }
         let mut connection = Connection::new(socket, endpoint, address, number, hedges, stall, weight);
         connection.patience();
         connection
