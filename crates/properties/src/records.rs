@@ -1,5 +1,5 @@
-//! Records of TLS after a handshake, sealed by us: whatever a peer sends and however it is cut, rustls's client
-//! reads the same text of it, and what rustls refuses is refused. We may refuse more.
+//! Records of TLS after a handshake, sealed by us. Whatever a peer sends and however it is cut, rustls's
+//! client reads the same text of it, and what rustls refuses is refused. We may refuse more.
 
 use std::io::Read;
 use std::sync::{Arc, LazyLock};

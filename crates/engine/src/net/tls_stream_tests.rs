@@ -26,7 +26,7 @@ struct Served {
     session: ServerConnection,
 }
 
-/// The same, which seals and opens by itself: it can say what no server should.
+/// A server's side that seals and opens by itself: it can say what no server should.
 struct Raw {
     tcp: std::net::TcpStream,
     sealer: Sealer,
