@@ -10,6 +10,8 @@
 mod answers;
 pub mod bucket;
 mod climb;
+#[cfg(test)]
+mod line_rate_tests;
 mod meter;
 #[cfg(test)]
 mod model;

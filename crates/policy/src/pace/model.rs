@@ -86,6 +86,12 @@ impl Run {
         self.in_flight.iter().copied().fold(0.0, f64::max)
     }
 
+    /// Attempts in flight between two times, on average.
+    pub(crate) fn in_flight(&self, from: f64, to: f64) -> f64 {
+        let steps = steps(from)..steps(to);
+        self.in_flight[steps.clone()].iter().sum::<f64>() / steps.len() as f64
+    }
+
     /// Bytes a second between two times.
     pub(crate) fn rate(&self, from: f64, to: f64) -> f64 {
         let steps = steps(from)..steps(to);
