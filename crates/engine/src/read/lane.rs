@@ -257,8 +257,10 @@ impl Lane {
             // It was requested before, and dropped or skipped: what follows may be there.
             Pattern::Forward if gap.end < self.asked => gap.clone(),
             Pattern::Forward => {
-                let end = self.end.filter(|end| gap.end <= *end).unwrap_or(self.size);
-                gap.start..gap.end.max(segment_end(gap.start, bytes, end))
+                let known = self.end.filter(|end| gap.end <= *end);
+                // What a format says is one piece is one request, if it is not long.
+                let bytes = if known.is_some() { bytes.max(MIB).min(segment_max) } else { bytes };
+                gap.start..gap.end.max(segment_end(gap.start, bytes, known.unwrap_or(self.size)))
             }
             Pattern::Backward if gap.start > self.asked => gap.clone(),
             Pattern::Backward => gap.start.min(gap.end.saturating_sub(bytes.min(MIB)))..gap.end,

@@ -220,7 +220,9 @@ proptest! {
                         prop_assert!(wanted.start <= read.start && wanted.end >= read.end && wanted.end <= SIZE);
                     }
                 }
-                Step::Wait(lane) => asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_wait(Came::Promptly)),
+                Step::Wait(lane) => {
+                    asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_wait(Came::Promptly));
+                }
                 Step::Evict(lane, at, pages) => {
                     asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_evicted(&(at..at + pages * 4096)));
                 }

@@ -132,7 +132,7 @@ fn what_is_read_in_order_is_fetched_once_and_ahead() {
             scene.read(at, bytes);
         }
         let asked = scene.origin.asked().len();
-        assert!(asked < 56, "{asked} requests");
+        assert!(asked < 100, "{asked} requests");
         assert!(scene.amplification() <= 1.001, "{:?}", scene.stats());
         assert_eq!(scene.stats().served_bytes, size);
         assert_eq!(scene.stats().held_bytes, 0, "what has been read to the end is gone");
@@ -220,7 +220,7 @@ fn streams_that_take_turns_on_one_handle_are_each_read_ahead_of() {
         }
     }
     let asked = scene.origin.asked().len();
-    assert!(asked < 130, "{asked} requests");
+    assert!(asked < 190, "{asked} requests");
     assert!(scene.amplification() <= 1.02, "{:?}", scene.stats());
 }
 
@@ -361,7 +361,7 @@ fn faults_that_ask_for_what_lies_around_them_are_read_ahead_of() {
         scene.read(at - 64 * KIB, 128 * KIB);
     }
     let asked = scene.origin.asked().len();
-    assert!(asked < 60, "{asked} requests");
+    assert!(asked < 90, "{asked} requests");
     let fetched = scene.stats();
     scene.amplification();
     assert!(scene.stats().fetched_bytes as f64 <= 1.05 * size as f64, "{fetched:?}");
