@@ -6,6 +6,7 @@
 //!               first           a MiB       the least of each, of the last ten to twenty seconds
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -126,6 +127,25 @@ impl Latency {
             ..QUEUED => Came::Between,
             _ => Came::Queued,
         }
+    }
+}
+
+/// How far a stream is read ahead, beside what memory and settings allow: by so many parts as long as these
+/// at first, and from then on as far as the way to the origin is long.
+#[derive(Debug)]
+pub struct ReadAhead {
+    /// Of the origin.
+    pub latency: Arc<Latency>,
+    /// The window has room for this many parts, however long it is.
+    pub parts: u64,
+    /// How long they are at least.
+    pub part_bytes: u64,
+}
+
+impl ReadAhead {
+    /// The smallest window, in bytes.
+    pub fn least(&self) -> u64 {
+        self.part_bytes.saturating_mul(self.parts)
     }
 }
 

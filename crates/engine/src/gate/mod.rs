@@ -33,8 +33,7 @@ use crate::base::limited_by::{Bound, Host, LimitedBy, TimeByLimit};
 use crate::base::operation::{Class, Direction, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::plan::{MemoryPlan, ParallelBy};
-use crate::sink::stream::ReadAhead;
-use flatout_policy::latency::Latency;
+use flatout_policy::latency::{Latency, ReadAhead};
 use flatout_policy::pace::{Limits, Pace, Remembered, Seed};
 use flatout_policy::queue::{Priority, TransferId};
 

@@ -10,8 +10,9 @@ use crate::disk::file::FileSink;
 use crate::disk::folder::Folder;
 use crate::memory::lease::Pool;
 use crate::sink::made::{AllocatedBuffer, Allocating};
-use crate::sink::stream::{ReadAhead, Room, StreamWriter};
+use crate::sink::stream::{Room, StreamWriter};
 use crate::sink::verify::PartHash;
+use flatout_policy::latency::ReadAhead;
 use flatout_policy::pace::WaitReason;
 
 /// Where the bytes of a transfer land.

@@ -21,7 +21,7 @@ use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::time::now;
 use crate::memory::lease::{Holder, Lease, Pool, addressable};
-use flatout_policy::latency::Latency;
+use flatout_policy::latency::ReadAhead;
 
 /// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the
 /// cache.
@@ -37,20 +37,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LONG_WAIT: Duration = Duration::from_millis(2);
 /// A window grows by that.
 const GROWS: u64 = 4;
-/// How far a stream is read ahead, beside what memory and settings allow: by so many parts as long as these
-/// at first, and from then on as far as the way to the origin is long.
-pub(crate) struct ReadAhead {
-    pub(crate) latency: Arc<Latency>,
-    pub(crate) parts: u64,
-    pub(crate) part_bytes: u64,
-}
-
-impl ReadAhead {
-    fn least(&self) -> u64 {
-        self.part_bytes.saturating_mul(self.parts)
-    }
-}
-
 /// A pair of ends: the writer goes into [`crate::Landing::Stream`], the reader gives the bytes in order.
 pub fn stream() -> (StreamWriter, StreamReader) {
     let ring = Arc::new(Ring::default());
