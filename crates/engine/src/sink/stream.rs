@@ -260,9 +260,14 @@ impl Ring {
                 if state.abandoned {
                     return Err(reader_has_gone());
                 }
-                let wanted = state.rooms_bytes + bytes;
-                if wanted <= state.window.unwrap_or(u64::MAX).min(window_bytes) || state.rooms_bytes == 0 {
+                let (wanted, window) =
+                    (state.rooms_bytes + bytes, state.window.unwrap_or(u64::MAX).min(window_bytes));
+                if wanted <= window || state.rooms_bytes == 0 {
                     state.rooms_bytes = wanted;
+                    // Whoever was woken before may have wanted more than there was.
+                    if wanted + bytes <= window {
+                        self.room.notify_one();
+                    }
                     return Ok(Room { ring: self, bytes, memory: None });
                 }
                 // Before the lock is given back: what comes after it wakes us.
@@ -384,6 +389,8 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use flatout_policy::latency::Latency;
+
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -434,6 +441,42 @@ mod tests {
     fn parts_may_be_shorter_than_the_longest() {
         check(3, 8, &[8, 2, 4, 8, 1, 1, 8, 3, 5]);
         check(1, 8, &[1, 8, 2]);
+    }
+
+    #[test]
+    fn a_window_is_as_long_as_the_way_to_the_origin() {
+        const PART: u64 = 512 << 10;
+        let begun = now();
+        let latency = Arc::new(Latency::new(begun));
+        latency.on_first(Duration::from_micros(200), begun);
+        latency.on_body(PART, Duration::from_micros(100), begun);
+        let (writer, mut reader) = stream();
+        let ahead = ReadAhead { latency: latency.clone(), parts: 4, part_bytes: PART };
+        let (pool, ring, runtime) = (Arc::new(Pool::default()), writer.0.clone(), runtime());
+        ring.prepare(&pool, Some(ahead)).expect("a reader");
+        let mut parts = 0;
+        // Reads one part that comes so much later than it was asked for.
+        let mut read = |after: Duration| {
+            runtime.block_on(ring.admit(PART, 1 << 40)).expect("a room").seat(parts);
+            let (writes, part) = (ring.clone(), parts);
+            let comes = std::thread::spawn(move || {
+                std::thread::sleep(after);
+                writes.publish(part, PART as usize).expect("a reader");
+                writes.complete(part);
+            });
+            assert_eq!(reader.next().map(<[u8]>::len), Some(PART as usize));
+            comes.join().expect("no panic");
+            parts += 1;
+            ring.part_bytes_max()
+        };
+        assert_eq!(read(Duration::from_millis(20)), PART, "it was in a queue: the least is kept");
+        // The origin moves away, and what was known of it is forgotten.
+        for seconds in [20, 40] {
+            latency.on_first(Duration::from_millis(20), begun + Duration::from_secs(seconds));
+            latency.on_body(PART, Duration::from_millis(1), begun + Duration::from_secs(seconds));
+        }
+        let grown = read(Duration::from_millis(20));
+        assert_eq!(grown, 4 * PART, "20 ms are the way");
     }
 
     #[test]
