@@ -123,8 +123,8 @@ impl Latency {
         };
         let least_us = (first_us + us_a_mib.saturating_mul(bytes) / MIB).max(1);
         match took.as_micros() / u128::from(least_us) {
-            ..PROMPT => Came::Promptly,
-            ..QUEUED => Came::Between,
+            times if times < PROMPT => Came::Promptly,
+            times if times < QUEUED => Came::Between,
             _ => Came::Queued,
         }
     }
