@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   requested ────────── head ───────────── last byte
-//!               first           a MiB       the least of each, of the last ten to twenty seconds
+//!               first           a MiB       the least of each
 //! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// An origin may move, so what is learnt is forgotten after once or twice this time.
+/// Where nothing has come for so long, the origin may have moved, and what was learnt is forgotten. As long
+/// as ranges come it rises by a tenth in each such time, as far as what came meanwhile: a link that is full
+/// for minutes would else be taken for one that is long.
 const EPOCH: Duration = Duration::from_secs(10);
 /// A shorter body tells nothing of the pace of its connection.
 const TOLD_BYTES: u64 = 256 << 10;
@@ -61,7 +63,7 @@ pub struct Latency {
     us_a_mib: Least,
 }
 
-/// The least value of this epoch and of the one before.
+/// The least value of this epoch, and of those before.
 #[derive(Debug)]
 struct Least {
     now: AtomicU64,
@@ -76,8 +78,12 @@ impl Least {
 
     /// Threads that meet at an epoch's end may lose a value: the next one serves as well.
     fn add(&self, value: u64, epoch: u64) {
-        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch {
-            self.before.store(self.now.swap(UNKNOWN, Ordering::Relaxed), Ordering::Relaxed);
+        let last = self.epoch.fetch_max(epoch, Ordering::Relaxed);
+        if epoch > last {
+            let (now, before) =
+                (self.now.swap(UNKNOWN, Ordering::Relaxed), self.before.load(Ordering::Relaxed));
+            let before = if epoch > last + 1 { UNKNOWN } else { now.min(before.saturating_add(before / 10)) };
+            self.before.store(before, Ordering::Relaxed);
         }
         self.now.fetch_min(value, Ordering::Relaxed);
     }
@@ -103,10 +109,12 @@ impl Latency {
         self.first_us.add(took.as_micros() as u64, self.epoch(now));
     }
 
-    /// A body of so many bytes came in so long a time.
-    pub fn on_body(&self, bytes: u64, took: Duration, now: Instant) {
-        if bytes >= TOLD_BYTES {
-            self.us_a_mib.add(took.as_micros() as u64 * MIB / bytes, self.epoch(now));
+    /// A range of so many bytes was there so long after its request. By that, and not by the time that its
+    /// body took: a thread that is late finds much of a body in the kernel.
+    pub fn on_range(&self, bytes: u64, took: Duration, now: Instant) {
+        if let Some(first_us) = self.first_us.get().filter(|_| bytes >= TOLD_BYTES) {
+            let rest_us = (took.as_micros() as u64).saturating_sub(first_us);
+            self.us_a_mib.add(rest_us.saturating_mul(MIB) / bytes, self.epoch(now));
         }
     }
 
@@ -161,10 +169,10 @@ mod tests {
         let latency = Latency::new(now);
         assert_eq!(latency.how(MIB, 1_000 * MS), Came::Promptly, "nothing is known");
         // 30 ms away, 64 MiB/s a connection; some ranges took longer.
-        for (first, body) in [(90, 40), (30, 16), (45, 30)] {
+        for (first, whole) in [(90, 130), (30, 46), (45, 75)] {
             latency.on_first(first * MS, now);
-            latency.on_body(MIB, body * MS, now);
-            latency.on_body(TOLD_BYTES - 1, Duration::ZERO, now);
+            latency.on_range(MIB, whole * MS, now);
+            latency.on_range(TOLD_BYTES - 1, 30 * MS, now);
         }
         for (bytes, took, came) in [
             (MIB, 46, Came::Promptly),
@@ -179,17 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_moved_away_is_learnt_anew() {
+    fn an_origin_that_moved_away_is_learnt_anew_and_a_full_link_is_not_a_long_one() {
         let begun = Instant::now();
         let latency = Latency::new(begun);
-        let learn = |first: Duration, body: Duration, epochs: u32| {
+        let learn = |first: Duration, whole: Duration, epochs: u32| {
             latency.on_first(first, begun + epochs * EPOCH);
-            latency.on_body(MIB, body, begun + epochs * EPOCH);
+            latency.on_range(MIB, whole, begun + epochs * EPOCH);
             latency.how(MIB, 46 * MS)
         };
-        assert_eq!(learn(MS / 5, MS / 3, 0), Came::Queued);
-        assert_eq!(learn(30 * MS, 16 * MS, 1), Came::Queued, "the last epoch counts");
-        assert_eq!(learn(30 * MS, 16 * MS, 2), Came::Promptly);
+        assert_eq!(learn(MS / 5, MS / 2, 0), Came::Queued);
+        for epochs in 1..12 {
+            assert_eq!(learn(30 * MS, 46 * MS, epochs), Came::Queued, "{epochs}: it fills the link");
+        }
+        assert_eq!(learn(30 * MS, 46 * MS, 14), Came::Promptly, "it was silent in between");
         assert_eq!(latency.first(), Some(30 * MS));
     }
 

@@ -61,7 +61,7 @@ const MIB: u64 = 1 << 20;
 /// An origin is near whose first bytes come sooner than that.
 const NEAR: Duration = Duration::from_millis(5);
 /// So many of its parts fill the link, and that is as short as is worth a request.
-const NEAR_PARALLEL: u64 = 16;
+const NEAR_PARALLEL: u32 = 16;
 const NEAR_PART_BYTES: u64 = 512 << 10;
 
 /// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides
@@ -311,12 +311,15 @@ impl Gate {
     }
 
     /// How a stream is read ahead that begins now. An origin that is near is read no further ahead than its
-    /// bytes stay in the caches, unless they come late; a `--window` is kept to.
+    /// bytes stay in the caches, until a reader waits for the way; what `--window` says, or a `--parallel`
+    /// that is too few for parts so short, is kept to.
     pub(crate) fn read_ahead(&self) -> Option<ReadAhead> {
-        let is_near = self.window_bytes.is_none() && self.latency.first().is_some_and(|first| first < NEAR);
+        let is_near = self.window_bytes.is_none()
+            && self.limits.parallel.is_none_or(|parallel| parallel >= NEAR_PARALLEL)
+            && self.latency.first().is_some_and(|first| first < NEAR);
         is_near.then(|| ReadAhead {
             latency: self.latency.clone(),
-            parts: 2 * self.limits.parallel.map_or(NEAR_PARALLEL, u64::from),
+            parts: 2 * u64::from(self.limit().max(NEAR_PARALLEL)),
             part_bytes: self.limits.part_bytes.unwrap_or(NEAR_PART_BYTES),
         })
     }

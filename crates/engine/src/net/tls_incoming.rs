@@ -72,9 +72,9 @@ impl Incoming {
         self.is_closed
     }
 
-    /// Received, and not taken by the caller.
+    /// Received, and not taken by the caller: text, and the beginning of a record.
     pub(super) fn untaken_bytes(&self) -> usize {
-        self.text.len() - self.taken
+        self.text.len() - self.taken + self.held.len()
     }
 
     /// Where in a scratch of `most` bytes to receive for a caller with room for `wanted`: behind what is

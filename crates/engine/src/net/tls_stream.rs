@@ -77,7 +77,7 @@ impl TlsStream {
         &self.tcp
     }
 
-    /// Text that has come and that nobody has taken.
+    /// What has come and nobody has taken.
     pub(crate) fn untaken_bytes(&self) -> usize {
         self.incoming.untaken_bytes()
     }
@@ -213,7 +213,10 @@ impl AsyncWrite for TlsStream {
         let text = &buf[..buf.len().min(AHEAD_BYTES)];
         if this.outgoing.sealer.is_spent_after(SPARE_RECORDS) && this.outgoing.sealer.is_13() {
             if let Err(why) = this.renew() {
-                return Poll::Ready(Err(this.fail(why)));
+                let why = this.fail(why);
+                // The alert, if there is room for it.
+                let _ = this.poll_send(cx);
+                return Poll::Ready(Err(why));
             }
             ready!(this.poll_send(cx))?;
         }

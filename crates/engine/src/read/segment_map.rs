@@ -252,6 +252,7 @@ impl SegmentMap {
             if entry.segment.landed() < need {
                 missing.push(entry.segment.range.start);
                 entry.waits.push((need, read));
+                entry.segment.set_came(Came::Between);
                 if std::mem::take(&mut entry.is_ahead) {
                     effects.raise.push(entry.segment.clone());
                 }

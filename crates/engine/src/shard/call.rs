@@ -211,7 +211,9 @@ impl Call<'_> {
         if outgoing.method == Method::Get && self.class == Class::Read {
             let first_byte = asked.elapsed();
             shard.cell(self.gate).on_first_byte(first_byte);
-            self.gate.latency.on_first(first_byte, Instant::now().into_std());
+            if matches!(head.status, 200 | 206) {
+                self.gate.latency.on_first(first_byte, Instant::now().into_std());
+            }
             connection.hedges.received.borrow_mut().on_catch_up(first_byte);
         }
         Ok((head, asked))

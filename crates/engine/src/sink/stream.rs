@@ -35,8 +35,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A shorter wait of the reader is no reason for another window.
 const LONG_WAIT: Duration = Duration::from_millis(2);
-/// A window grows by that.
+/// A window grows by that, up to what a window without a bound of its own may have.
 const GROWS: u64 = 4;
+const WINDOW_MOST: u64 = 1 << 30;
 /// A pair of ends: the writer goes into [`crate::Landing::Stream`], the reader gives the bytes in order.
 pub fn stream() -> (StreamWriter, StreamReader) {
     let ring = Arc::new(Ring::default());
@@ -66,6 +67,7 @@ impl StreamReader {
     pub fn next(&mut self) -> Option<&[u8]> {
         let mut state = self.ring.lock();
         state.taken += std::mem::take(&mut self.lent_bytes);
+        let mut begun = None;
         let (start, bytes) = loop {
             match self.ring.look(&mut state) {
                 Look::Bytes(start, bytes) => break (start, bytes),
@@ -73,7 +75,7 @@ impl StreamReader {
                 Look::Nothing => {}
             }
             state.reader_waits = true;
-            let begun = now();
+            let begun = *begun.get_or_insert_with(now);
             let waited = self.ring.readable.wait_timeout(state, LOOK_AGAIN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.reader_waits = false;
@@ -292,7 +294,7 @@ impl Ring {
             return;
         };
         let came = ahead.latency.how(bytes, now().saturating_duration_since(at));
-        let bounds = ahead.least()..u64::MAX / GROWS;
+        let bounds = ahead.least()..WINDOW_MOST;
         if let Some(window) = came.next_window(window, state.read_bytes, GROWS, &bounds) {
             (state.window, state.read_bytes) = (Some(window), 0);
             self.room.notify_waiters();
@@ -449,7 +451,7 @@ mod tests {
         let begun = now();
         let latency = Arc::new(Latency::new(begun));
         latency.on_first(Duration::from_micros(200), begun);
-        latency.on_body(PART, Duration::from_micros(100), begun);
+        latency.on_range(PART, Duration::from_micros(300), begun);
         let (writer, mut reader) = stream();
         let ahead = ReadAhead { latency: latency.clone(), parts: 4, part_bytes: PART };
         let (pool, ring, runtime) = (Arc::new(Pool::default()), writer.0.clone(), runtime());
@@ -471,10 +473,8 @@ mod tests {
         };
         assert_eq!(read(Duration::from_millis(20)), PART, "it was in a queue: the least is kept");
         // The origin moves away, and what was known of it is forgotten.
-        for seconds in [20, 40] {
-            latency.on_first(Duration::from_millis(20), begun + Duration::from_secs(seconds));
-            latency.on_body(PART, Duration::from_millis(1), begun + Duration::from_secs(seconds));
-        }
+        latency.on_first(Duration::from_millis(20), begun + Duration::from_secs(60));
+        latency.on_range(PART, Duration::from_millis(21), begun + Duration::from_secs(60));
         let grown = read(Duration::from_millis(20));
         assert_eq!(grown, 4 * PART, "20 ms are the way");
     }

@@ -292,9 +292,9 @@ impl<'a> Part<'a> {
         let now = Instant::now().into_std();
         self.aloft.on_landed(self.place.filled(), now);
         let end_s = self.running.transfer.clock_s();
-        if let Some((_, first_byte_s)) = self.answered_s.filter(|_| self.attempts == 1) {
-            let took = Duration::from_secs_f64((end_s - first_byte_s).max(0.0));
-            self.running.transfer.gate.latency.on_body(self.place.filled(), took, now);
+        if let Some((start_s, _)) = self.answered_s.filter(|_| self.attempts == 1) {
+            let took = Duration::from_secs_f64((end_s - start_s).max(0.0));
+            self.running.transfer.gate.latency.on_range(self.place.filled(), took, now);
         }
         self.running.finish_part(self.start, self.place.filled(), self.place.hash(), || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);

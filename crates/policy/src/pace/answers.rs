@@ -122,6 +122,11 @@ impl Answers {
             let each = if level < FEW { 3.0 } else { 1.0 };
             return Finding::InTime { more: each * window.answers.min(level) };
         }
+        self.on_late(window, best, takes)
+    }
+
+    /// Answers came late, which is believed the third time.
+    fn on_late(&mut self, window: Window, best: f64, takes: f64) -> Finding {
         self.doubt = match self.doubt {
             Doubt::None => Doubt::Young(takes),
             Doubt::Young(_) => Doubt::Late(takes),
@@ -136,7 +141,7 @@ impl Answers {
         match window.moving >= level / 2.0 {
             true => self.forget(),
             false if window.answers < ANSWERS_LEAST => Finding::Nothing,
-            false => self.knee(window, best),
+            false => self.on_late(window, best, window.takes()),
         }
     }
 
@@ -206,7 +211,7 @@ mod tests {
         assert!(matches!(last(&[first, busy, busy, busy]), Finding::Knee(_)));
         // Hardly any.
         let slow = Sample { answers: 2, ..answered(64, 300) };
-        let samples: Vec<Sample> = std::iter::once(first).chain(std::iter::repeat_n(slow, 9)).collect();
+        let samples: Vec<Sample> = std::iter::once(first).chain(std::iter::repeat_n(slow, 27)).collect();
         let Finding::Knee(knee) = last(&samples) else { panic!("slow") };
         assert!(knee < 3.0, "{knee}");
     }
