@@ -542,6 +542,34 @@ fn an_alert_of_the_server_is_its_reason() {
 }
 
 #[test]
+fn the_beginning_of_a_record_has_come() {
+    let server = one(TLS13, |served| {
+        let mut raw = served.raw();
+        let (first, second) =
+            (raw.record(APPLICATION_DATA, b"head"), raw.record(APPLICATION_DATA, &[7; 16_384]));
+        raw.tcp.write_all(&[&first, &second[..5_000]].concat()).expect("a client that reads");
+        // Until the client has looked.
+        assert_eq!(raw.hear().map(|(_, text)| text), Some(b"go on".to_vec()));
+        raw.tcp.write_all(&second[5_000..]).expect("a client that reads");
+        let _ = raw.hear();
+    });
+    server.run(async |mut stream| {
+        let mut head = [0; 4];
+        stream.read_exact(&mut head).await.expect("a head");
+        assert_eq!(&head, b"head");
+        // It moves from the kernel into our hands, and counts as before.
+        let mut rest = vec![0; 16_384];
+        let read = tokio::time::timeout(std::time::Duration::from_millis(20), stream.read(&mut rest)).await;
+        assert!(read.is_err(), "a record that is not whole has no text");
+        assert_eq!(stream.untaken_bytes(), 5_000);
+        stream.write_all(b"go on").await.expect("a server that reads");
+        stream.read_exact(&mut rest).await.expect("the rest");
+        assert!(rest.iter().all(|byte| *byte == 7));
+        assert_eq!(stream.untaken_bytes(), 0);
+    });
+}
+
+#[test]
 fn a_cut_is_no_end_wherever_it_comes() {
     for suite in [TLS13, TLS12] {
         for keep in [0, 3, HEADER_BYTES, 20, 500] {
