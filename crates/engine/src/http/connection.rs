@@ -254,6 +254,11 @@ impl Connection {
         self.was_head && self.untaken_bytes() > 0
     }
 
+    /// Whether it is known to carry no other request.
+    pub(crate) fn is_over(&self) -> bool {
+        self.socket.is_over()
+    }
+
     /// Whether anything of an answer has arrived.
     pub(crate) fn is_answering(&self) -> bool {
         !self.ahead.is_empty()

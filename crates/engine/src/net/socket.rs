@@ -224,6 +224,11 @@ impl Socket {
         }
     }
 
+    /// The other side is known to have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(&self.stream, Stream::Tls(stream) if stream.is_over())
+    }
+
     /// Bytes that have come and wait in the kernel, below the floor. A socket that does not tell has none.
     pub(crate) fn queued_bytes(&self) -> u64 {
         let queued = match &self.stream {

@@ -82,6 +82,11 @@ impl TlsStream {
         self.incoming.untaken_bytes()
     }
 
+    /// The other side has ended, or nothing more can be said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.incoming.is_closed() || self.is_cut || self.broken.is_some() || self.refused.is_some()
+    }
+
     /// Version and cipher suite, in words: `TLS 1.3`, `TLS13_AES_128_GCM_SHA256`.
     pub(crate) fn agreed(&self) -> (String, String) {
         let version = match self.session.protocol_version() {

@@ -350,7 +350,7 @@ impl Response {
     pub(crate) async fn finish(mut self, shard: &Shard) {
         // The end of a chunked body is a line of its own, which may not have been read yet.
         let ended = matches!(self.connection.payload().await, Ok(0));
-        if ended && self.head.keep_alive && !self.connection.is_answering() {
+        if ended && self.head.keep_alive && !self.connection.is_answering() && !self.connection.is_over() {
             shard.keep_connection(self.connection);
         }
     }
