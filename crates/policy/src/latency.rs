@@ -104,13 +104,13 @@ impl Latency {
         now.saturating_duration_since(self.begun).as_secs() / EPOCH.as_secs()
     }
 
-    /// An answer began so long after its request.
+    /// Learns from the time between a request and the first byte of its answer.
     pub fn on_first(&self, took: Duration, now: Instant) {
         self.first_us.add(took.as_micros() as u64, self.epoch(now));
     }
 
-    /// A range of so many bytes was there so long after its request. By that, and not by the time that its
-    /// body took: a thread that is late finds much of a body in the kernel.
+    /// Learns from the time between a request and the last of its `bytes` bytes. The body alone would seem
+    /// too quick: a thread that is late finds much of it in the kernel.
     pub fn on_range(&self, bytes: u64, took: Duration, now: Instant) {
         if let Some(first_us) = self.first_us.get().filter(|_| bytes >= TOLD_BYTES) {
             let rest_us = (took.as_micros() as u64).saturating_sub(first_us);
@@ -123,8 +123,8 @@ impl Latency {
         self.first_us.get().map(Duration::from_micros)
     }
 
-    /// How the first `bytes` bytes of a range came that took so long from their request on. As long as
-    /// nothing is known, promptly.
+    /// Judges the time from the request of a range to its first `bytes` bytes. As long as nothing is known
+    /// they came promptly.
     pub fn how(&self, bytes: u64, took: Duration) -> Came {
         let (Some(first_us), Some(us_a_mib)) = (self.first_us.get(), self.us_a_mib.get()) else {
             return Came::Promptly;

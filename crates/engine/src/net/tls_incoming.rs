@@ -47,7 +47,7 @@ pub struct Incoming {
     warnings: u32,
 }
 
-/// Who acts on what is said: the next key where it says that there is one.
+/// Acts on a message of the other side; for a new key it returns what opens with it.
 pub type OnSaid<'a> = dyn FnMut(Said<'_>) -> Result<Option<Opener>, TlsError> + 'a;
 
 impl Incoming {

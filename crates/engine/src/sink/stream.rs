@@ -146,7 +146,8 @@ pub(crate) fn reader_has_gone() -> Error {
 pub(crate) struct Ring {
     /// Where rooms come from; set when the first answer is there.
     holder: OnceLock<Holder>,
-    ahead: OnceLock<Option<ReadAhead>>,
+    /// Set with it, where the window follows how soon bytes come.
+    ahead: OnceLock<ReadAhead>,
     state: Mutex<State>,
     /// Wakes workers that wait for the window.
     room: Notify,
@@ -218,9 +219,12 @@ impl Drop for Room<'_> {
 impl Ring {
     /// Says where rooms come from, and how far to read ahead.
     pub(crate) fn prepare(&self, pool: &Arc<Pool>, ahead: Option<ReadAhead>) -> Result<(), Error> {
-        self.lock().window = ahead.as_ref().map(ReadAhead::least);
-        let fresh = self.holder.set(pool.holder()).is_ok() && self.ahead.set(ahead).is_ok();
+        let fresh = self.holder.set(pool.holder()).is_ok();
         assert!(fresh, "a transfer prepares its landing once");
+        if let Some(ahead) = ahead {
+            self.lock().window = Some(ahead.least());
+            let _ = self.ahead.set(ahead);
+        }
         match self.is_abandoned() {
             true => Err(reader_has_gone()),
             false => Ok(()),
@@ -282,13 +286,15 @@ impl Ring {
     /// How long the next part may be: those in flight share the link and land together, so the shorter they
     /// are, the less the reader waits for the first of them.
     pub(crate) fn part_bytes_max(&self) -> u64 {
-        let ahead = self.ahead.get().and_then(Option::as_ref);
-        ahead.zip(self.lock().window).map_or(u64::MAX, |(ahead, window)| (window / ahead.parts).max(1))
+        self.ahead
+            .get()
+            .zip(self.lock().window)
+            .map_or(u64::MAX, |(ahead, window)| (window / ahead.parts).max(1))
     }
 
     /// The reader has waited for the part at the head.
     fn on_wait(&self, state: &mut State) {
-        let (Some(window), Some(Some(ahead))) = (state.window, self.ahead.get()) else { return };
+        let (Some(window), Some(ahead)) = (state.window, self.ahead.get()) else { return };
         let head = state.slots.front().filter(|slot| slot.filled > state.taken);
         let Some((bytes, at)) = head.and_then(|slot| Some((slot.filled as u64, slot.taken_at?))) else {
             return;
@@ -472,7 +478,7 @@ mod tests {
             ring.part_bytes_max()
         };
         assert_eq!(read(Duration::from_millis(20)), PART, "it was in a queue: the least is kept");
-        // The origin moves away, and what was known of it is forgotten.
+        // After a silence the origin is 20 ms away, and its old latency is forgotten.
         latency.on_first(Duration::from_millis(20), begun + Duration::from_secs(60));
         latency.on_range(PART, Duration::from_millis(21), begun + Duration::from_secs(60));
         let grown = read(Duration::from_millis(20));

@@ -18,7 +18,7 @@ const FEW: f64 = 32.0;
 /// The fewest answers that say something.
 const ANSWERS_LEAST: f64 = 8.0;
 
-/// When answers take so many times the least duration to come, nothing more is waited for.
+/// A window ends with the answers that it has once it has lasted this many times the least duration.
 const SILENCE: f64 = 8.0;
 
 /// What the answers since the last finding say.
@@ -135,7 +135,7 @@ impl Answers {
         Finding::Nothing
     }
 
-    /// Few answers for so long.
+    /// A window that has lasted too long for its few answers.
     fn on_slow(&mut self, best: f64, level: f64) -> Finding {
         let window = std::mem::take(&mut self.window);
         match window.moving >= level / 2.0 {
