@@ -8,6 +8,7 @@ use crate::sources::{Source, Sources};
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/client/mod.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
     ("crates/engine/src/net/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
+    ("crates/engine/src/disk/writeback.rs", "sync_file_range(2), which neither std nor rustix has"),
     ("crates/engine/src/sink/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
     (
         "crates/engine/src/read/segment.rs",

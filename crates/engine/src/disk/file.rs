@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::base::hint::{Feature, Word, text};
 use crate::disk::folder::{self, Folder};
 use crate::disk::journal::{self, DownloadIdentity, Journal, Kept, Log, Unreadable};
 use crate::disk::temporary::{Earlier, Temporary};
+use crate::disk::writeback::WriteBack;
 
 /// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -31,6 +33,7 @@ pub(crate) struct FileSink {
     /// As errors name it.
     shown: PathBuf,
     reserved_bytes: AtomicU64,
+    write_back: WriteBack,
     /// The temporary name leads to this file no more: it has its own, or was removed. It may be another's by
     /// now.
     is_unnamed: AtomicBool,
@@ -88,6 +91,7 @@ impl FileSink {
             name,
             shown,
             reserved_bytes: AtomicU64::new(0),
+            write_back: WriteBack::default(),
             is_unnamed: AtomicBool::new(false),
             process: std::process::id(),
             resume,
@@ -265,6 +269,12 @@ impl FileSink {
             .file
             .write_all_at(bytes, at)
             .map_err(|refused| Error::local("cannot write", refused).during("write", self.shown()))
+    }
+
+    /// A piece of a part has been written, or the part's last.
+    pub(crate) fn on_written(&self, piece: Range<u64>) {
+        let reserved = self.reserved_bytes.load(Ordering::Relaxed);
+        self.write_back.on_written(&self.temporary.file, piece, reserved);
     }
 
     /// Puts the whole file under its name. Where that takes an earlier file's place, its mode is kept, and

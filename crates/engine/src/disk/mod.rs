@@ -5,3 +5,4 @@ pub(crate) mod folder;
 pub(crate) mod journal;
 pub(crate) mod temporary;
 pub(crate) mod upload_journal;
+pub(crate) mod writeback;

@@ -8,6 +8,7 @@ use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::file::FileSink;
 use crate::disk::folder::Folder;
+use crate::disk::writeback::PIECE_BYTES;
 use crate::memory::lease::Pool;
 use crate::sink::made::{AllocatedBuffer, Allocating};
 use crate::sink::stream::{Room, StreamWriter};
@@ -198,7 +199,7 @@ impl Sink {
             Some(_) => hash.for_journal(at),
             None => hash,
         };
-        PartWriter { sink: self, index, at, start, filled: 0, hash, writing: Duration::ZERO }
+        PartWriter { sink: self, index, at, start, filled: 0, written_back: 0, hash, writing: Duration::ZERO }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
@@ -244,6 +245,8 @@ pub(crate) struct PartWriter<'a> {
     /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
     start: Option<*mut u8>,
     filled: u64,
+    /// Of a file: how much of that may go to the disk.
+    written_back: u64,
     hash: PartHash,
     /// Spent in writing to a file since somebody asked.
     writing: Duration,
@@ -288,6 +291,9 @@ impl PartWriter<'_> {
             self.writing += begun.elapsed();
         }
         self.filled += bytes as u64;
+        if self.filled - self.written_back >= PIECE_BYTES {
+            self.write_back();
+        }
         match self.sink {
             Sink::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
             Sink::Shared(memory) => {
@@ -310,9 +316,18 @@ impl PartWriter<'_> {
             Sink::File(file) => {
                 self.hash.cut();
                 note(file, &mut self.hash);
+                self.write_back();
             }
             Sink::Nowhere | Sink::Memory(_) | Sink::Allocated(_) | Sink::Shared(_) => {}
         }
+    }
+
+    /// What has been written to a file may go to the disk.
+    fn write_back(&mut self) {
+        if let Sink::File(file) = self.sink {
+            file.on_written(self.at + self.written_back..self.at + self.filled);
+        }
+        self.written_back = self.filled;
     }
 
     /// Where the part goes on in a landing that is memory.
