@@ -27,7 +27,7 @@ use crate::sink::landing::PartWriter;
 use crate::source::body::shrank;
 use crate::source::cursor::BodyCursor;
 use flatout_policy::hedge::Hedge;
-use flatout_policy::receive_size::ReceiveSize;
+use flatout_policy::receive_size::{RECEIVE_BYTES, ReceiveSize};
 use flatout_policy::unsent_size::UnsentSize;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
@@ -237,6 +237,14 @@ impl Connection {
     /// Tells for how long nothing has come, or gone out.
     pub(crate) fn silence(&self) -> Silence {
         self.stall.silence()
+    }
+
+    /// Sends a delayed acknowledgement at once, where no more than `left` bytes are missing of a part of
+    /// `bytes` bytes. For a short part the call would cost more than it brings.
+    pub(crate) fn acknowledge_end(&self, bytes: u64, left: u64) {
+        if bytes >= RECEIVE_BYTES as u64 && left <= RECEIVE_BYTES as u64 {
+            self.socket.acknowledge();
+        }
     }
 
     /// Bytes that have come and that nobody has taken: they are lost with the connection.

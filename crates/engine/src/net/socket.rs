@@ -152,6 +152,20 @@ impl Socket {
         Ok(())
     }
 
+    /// Acknowledges at once what has come: the kernel may wait 40 ms and more for something to send along.
+    /// An origin that sends by BBR and holds back incomplete segments (nginx: `tcp_nopush`) takes that wait
+    /// for the pace of the link (docs/decisions/acknowledge.md).
+    pub(crate) fn acknowledge(&self) {
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.tcp(),
+            #[cfg(test)]
+            Stream::Modelled(_) => return,
+        };
+        // A connection that broke is found by who uses it next.
+        let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
+    }
+
     /// Asks the kernel to take no more while it holds so much that has not left (`TCP_NOTSENT_LOWAT`).
     pub(crate) fn set_unsent(&self, bytes: usize) -> io::Result<()> {
         let stream = match &self.stream {

@@ -232,9 +232,10 @@ impl<'a> Part<'a> {
                     // It goes on: the race, if there is one, is over.
                     race = None;
                     self.heard = Some(Instant::now());
+                    let left = self.missing();
+                    answer.connection.acknowledge_end(left.end - self.start, left.end - left.start);
                     let (transfer, writing) = (&running.transfer, self.place.take_writing());
                     shard.on_received(&transfer.gate, &transfer.counters, received, writing).await;
-                    let left = self.missing();
                     if watch.on_received(shard, answer, received, left.end - left.start) {
                         watch.end(shard, answer);
                         return Ok(Landed::Slow);
