@@ -62,7 +62,7 @@ const MIB: u64 = 1 << 20;
 const NEAR: Duration = Duration::from_millis(5);
 /// So many of its parts fill the link, and that is as short as is worth a request.
 const NEAR_PARALLEL: u32 = 16;
-const NEAR_PART_BYTES: u64 = 512 << 10;
+const NEAR_PART_BYTES: u64 = 1 << 20;
 
 /// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides
 /// where.
