@@ -43,7 +43,7 @@ impl WriteBack {
 }
 
 fn begin(file: &File) -> io::Result<SyncSender<Range<u64>>> {
-    let file = file.try_clone()?;
+    let file = opened_again(file)?;
     let (waiting, pieces) = sync_channel(WAITING_MOST);
     std::thread::Builder::new().name("flatout-disk".into()).spawn(move || {
         for piece in pieces {
@@ -52,6 +52,11 @@ fn begin(file: &File) -> io::Result<SyncSender<Range<u64>>> {
         }
     })?;
     Ok(waiting)
+}
+
+/// A descriptor that does not share the file's lock, which is to end with its owner.
+fn opened_again(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn start(file: &File, piece: &Range<u64>) -> io::Result<()> {
@@ -84,6 +89,8 @@ fn passes_threshold(rows: &str, bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::FlockOperation;
+
     use super::*;
 
     #[test]
@@ -107,6 +114,18 @@ mod tests {
             }
             assert_eq!(matches!(write_back.waiting.get(), Some(Some(_))), starts, "{reserved}");
         }
+    }
+
+    #[test]
+    fn the_files_lock_ends_while_its_write_back_goes_on() {
+        let named = tempfile::NamedTempFile::new().expect("a file");
+        let lock = |file: &File| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        let owner = named.reopen().expect("the file");
+        lock(&owner).expect("a lock");
+        let _written_back = opened_again(&owner).expect("the file again");
+        assert!(lock(named.as_file()).is_err(), "the owner has it");
+        drop(owner);
+        lock(named.as_file()).expect("nobody has it");
     }
 
     #[test]
