@@ -24,16 +24,16 @@ const MIB: u64 = 1 << 20;
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// The largest window, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
-/// A lane that has come this far has at least such a window, whether or not its reads wait: sixteen requests
+/// A lane that has come this far has at least such a window, whether or not its reads wait: eight requests
 /// are in flight, and all of them fit into a core's share of the cache.
 const FLOOR: u64 = 8 * MIB;
 /// The first window of a lane from an object's start: most such readers go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// The shortest segment, if a window has several.
 const SEGMENT_LEAST: u64 = 256 * KIB;
-/// How long segments of a window up to `FLOOR` are. Those in flight share the link and land together: the
-/// shorter they are, the less a reader waits for the first of them. In a larger window, which is for an
-/// origin far away, eight share it: while the pace still climbs, it is their number that is short.
+/// How long segments of a window below `FLOOR` are. Those in flight share the link and land together: the
+/// shorter they are, the less a reader waits for the first of them. Larger windows have eight segments each:
+/// from afar, while the pace still climbs, it is their number that is short.
 const SEGMENT_USUAL: u64 = 512 * KIB;
 /// How far from a lane's reach its reads may begin: the kernel asks from several threads, and for a fault
 /// from half a read-around before it.
@@ -246,7 +246,7 @@ impl Lane {
         let window = self.window.min(window_max).max(WINDOW_LEAST);
         // A power of two, so that the memory of one segment serves the next.
         let quarter = 1 << (window / 4).max(1).ilog2();
-        let bytes = if window <= FLOOR { quarter.min(SEGMENT_USUAL) } else { quarter / 2 };
+        let bytes = if window < FLOOR { quarter.min(SEGMENT_USUAL) } else { quarter / 2 };
         bytes.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
     }
 
