@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where nothing has come for so long, the origin may have moved, and what was learnt is forgotten. As long
-/// as ranges come it rises by a tenth in each such time, as far as what came meanwhile: a link that is full
-/// for minutes would else be taken for one that is long.
+/// After so long without an answer all values are forgotten: the origin may have moved. While ranges come,
+/// the least value rises by a tenth in each such time at most, towards the latest ones. A full link would
+/// otherwise pass for a long one after a few minutes.
 const EPOCH: Duration = Duration::from_secs(10);
 /// A shorter body tells nothing of the pace of its connection.
 const TOLD_BYTES: u64 = 256 << 10;
@@ -138,8 +138,8 @@ impl Latency {
     }
 }
 
-/// How far a stream is read ahead, beside what memory and settings allow: by so many parts as long as these
-/// at first, and from then on as far as the way to the origin is long.
+/// How far a stream is read ahead, within what memory and settings allow. It begins with `parts` parts of
+/// `part_bytes`, and grows with the distance to the origin.
 #[derive(Debug)]
 pub struct ReadAhead {
     /// Of the origin.

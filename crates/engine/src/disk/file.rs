@@ -271,7 +271,7 @@ impl FileSink {
             .map_err(|refused| Error::local("cannot write", refused).during("write", self.shown()))
     }
 
-    /// A piece of a part has been written, or the part's last.
+    /// A piece of a part, or its rest, has been written: write-back of it may start.
     pub(crate) fn on_written(&self, piece: Range<u64>) {
         let reserved = self.reserved_bytes.load(Ordering::Relaxed);
         self.write_back.on_written(&self.temporary.file, piece, reserved);

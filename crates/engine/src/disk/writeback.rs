@@ -13,16 +13,16 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Write-back starts when this much of a part has been written.
 pub(crate) const PIECE_BYTES: u64 = 4 << 20;
-/// How many pieces may wait for the disk. What comes while so many wait is left to the kernel.
+/// The most pieces that wait for the disk. The kernel writes back the others in its own time.
 const WAITING_MOST: usize = 16;
-/// After so many pieces it is asked again whether write-back is needed.
+/// The thresholds are read again after so many pieces.
 const LOOK_AFTER: u64 = 16;
 
-/// Write-back of one file. Nobody waits for it.
+/// Write-back of one file, by a thread of its own. No call here waits for the disk.
 #[derive(Default)]
 pub(super) struct WriteBack {
     pieces: AtomicU64,
-    /// To a thread of its own, which may wait for the disk: once it is needed. `None` if there is no thread.
+    /// The queue to the thread, once write-back is needed; `None` inside if there is no thread.
     waiting: OnceLock<Option<SyncSender<Range<u64>>>>,
 }
 
@@ -68,14 +68,14 @@ fn start(file: &File, piece: &Range<u64>) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel would make writers wait if so many bytes were to be written at once.
+/// Whether the kernel makes writers wait before `bytes` more bytes are dirty.
 fn writers_would_wait(bytes: u64) -> bool {
     bytes >= PIECE_BYTES
         && std::fs::read_to_string("/proc/vmstat").is_ok_and(|rows| passes_threshold(&rows, bytes))
 }
 
-/// Whether so many dirty bytes more pass the threshold at which writers wait: half-way between the two that
-/// these rows of /proc/vmstat state, in pages.
+/// Whether `bytes` more dirty bytes pass the threshold at which writers wait. It lies half-way between the
+/// two thresholds in these rows of /proc/vmstat, which count pages.
 fn passes_threshold(rows: &str, bytes: u64) -> bool {
     let pages = |name: &str| {
         let mut rows = rows.lines().filter_map(|row| row.split_once(' '));

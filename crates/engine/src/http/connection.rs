@@ -239,8 +239,8 @@ impl Connection {
         self.stall.silence()
     }
 
-    /// Sends a delayed acknowledgement at once, where no more than `left` bytes are missing of a part of
-    /// `bytes` bytes. For a short part the call would cost more than it brings.
+    /// Sends a delayed acknowledgement at once near the end of a part: `left` of its `bytes` bytes are
+    /// missing. For a short part the call costs more than it brings.
     pub(crate) fn acknowledge_end(&self, bytes: u64, left: u64) {
         if bytes >= RECEIVE_BYTES as u64 && left <= RECEIVE_BYTES as u64 {
             self.socket.acknowledge();

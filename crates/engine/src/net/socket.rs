@@ -156,25 +156,28 @@ impl Socket {
     /// An origin that sends by BBR and holds back incomplete segments (nginx: `tcp_nopush`) takes that wait
     /// for the pace of the link (docs/decisions/acknowledge.md).
     pub(crate) fn acknowledge(&self) {
-        let stream = match &self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => stream.tcp(),
-            #[cfg(test)]
-            Stream::Modelled(_) => return,
-        };
-        // A connection that broke is found by who uses it next.
-        let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
+        if let Some(stream) = self.tcp() {
+            // The next receive or send finds a broken connection.
+            let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
+        }
     }
 
     /// Asks the kernel to take no more while it holds so much that has not left (`TCP_NOTSENT_LOWAT`).
     pub(crate) fn set_unsent(&self, bytes: usize) -> io::Result<()> {
-        let stream = match &self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => stream.tcp(),
+        match self.tcp() {
+            Some(stream) => set_option(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// The kernel's socket; `None` where a test models the connection.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Stream::Plain(stream) => Some(stream),
+            Stream::Tls(stream) => Some(stream.tcp()),
             #[cfg(test)]
-            Stream::Modelled(_) => return Ok(()),
-        };
-        set_option(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+            Stream::Modelled(_) => None,
+        }
     }
 
     /// Bytes that were written and that the other side has not acknowledged; 0 of a socket that does not

@@ -77,7 +77,7 @@ impl TlsStream {
         &self.tcp
     }
 
-    /// What has come and nobody has taken.
+    /// Received bytes that no caller has taken.
     pub(crate) fn untaken_bytes(&self) -> usize {
         self.incoming.untaken_bytes()
     }

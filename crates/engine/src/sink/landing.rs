@@ -245,7 +245,7 @@ pub(crate) struct PartWriter<'a> {
     /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
     start: Option<*mut u8>,
     filled: u64,
-    /// Of a file: how much of that may go to the disk.
+    /// How much of that has been passed on to the file's write-back.
     written_back: u64,
     hash: PartHash,
     /// Spent in writing to a file since somebody asked.
@@ -322,7 +322,7 @@ impl PartWriter<'_> {
         }
     }
 
-    /// What has been written to a file may go to the disk.
+    /// Passes what has been written since the last call on to the file's write-back.
     fn write_back(&mut self) {
         if let Sink::File(file) = self.sink {
             file.on_written(self.at + self.written_back..self.at + self.filled);
