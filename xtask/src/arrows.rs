@@ -17,11 +17,11 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-ambient", 3),
     ("flatout-server", 3),
     ("flatout-mounting", 4),
-    ("flatout-cli", 5),
-    ("flatout-python", 5),
     ("flatout-csi", 5),
-    ("flatout-properties", 5),
-    ("xtask", 5),
+    ("flatout-python", 5),
+    ("flatout-cli", 6),
+    ("flatout-properties", 6),
+    ("xtask", 6),
 ];
 
 /// Crate, a crate that its tests may use although it is not lower, reason.

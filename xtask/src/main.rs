@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask tidy`, `licences`, `docs` and `test`.
+//! The project's own chores: `cargo xtask tidy`, `licences`, `docs`, `proto` and `test`.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,8 @@ mod english;
 mod flags;
 mod licences;
 mod modules;
+#[cfg(feature = "proto")]
+mod proto;
 mod reach;
 mod roads;
 mod shape;
@@ -31,7 +33,8 @@ const SETTINGS_TYPE: &str = "crates/python/python/flatout/_settings.py";
 const USAGE: &str = "\
 cargo xtask tidy        checks the rules that the compiler does not (CONTRIBUTING.md)
 cargo xtask licences    checks that every crate of the tree has a licence that deny.toml allows
-cargo xtask docs        writes docs/settings.md and the Python package's type from the settings";
+cargo xtask docs        writes docs/settings.md and the Python package's type from the settings
+cargo xtask proto       says how crates/csi/src/generated is made of crates/csi/proto";
 
 fn main() -> ExitCode {
     let command = env::args().nth(1).unwrap_or_default();
@@ -40,6 +43,10 @@ fn main() -> ExitCode {
         "licences" => licences(),
         "docs" => docs(),
         "test" => test(),
+        #[cfg(feature = "proto")]
+        "proto" => Workspace::load().and_then(|workspace| proto::make(&workspace.root)),
+        #[cfg(not(feature = "proto"))]
+        "proto" => Err("write cargo run -p xtask --features proto -- proto".to_owned()),
         _ => Err(format!("unknown chore '{command}', write one of:\n{USAGE}\n{}", testing::USAGE)),
     };
     match outcome {

@@ -21,7 +21,7 @@ pub struct Source {
 /// Where hand-written files are; a folder that does not exist yet is no error.
 const FOLDERS: &[&str] = &["crates", "xtask", "bench", "docs", "deploy"];
 /// Folders that tools make.
-const MADE: &[&str] = &["target", "results"];
+const MADE: &[&str] = &["target", "results", "generated"];
 
 impl Sources {
     pub fn read(root: &Path) -> Result<Sources, String> {

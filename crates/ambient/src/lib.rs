@@ -99,6 +99,11 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
     gather_from(flags, &std::env::vars_os().collect())
 }
 
+/// The variables of this process, for [`gather_from`].
+pub fn environment() -> Environment {
+    std::env::vars_os().collect()
+}
+
 /// Gathers as [`gather`] does, from a table instead of the process's environment; the table also names home
 /// and config files.
 ///

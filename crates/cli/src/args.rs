@@ -1,6 +1,7 @@
 //! The command line as types: commands, their own flags, and the help that comes with them.
 
 mod bench;
+mod csi;
 mod run;
 mod verbs;
 
@@ -16,6 +17,7 @@ use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
 pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
+pub use self::csi::{Csi, CsiController, CsiEngine, CsiNode, CsiPlugin};
 pub use self::run::Run;
 pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Sync, Uploads};
 use crate::bench::ReadFiles;
@@ -113,6 +115,9 @@ pub enum Command {
     /// measurement
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
+    /// Be a part of the Kubernetes driver, which shows buckets to pods as volumes
+    #[command(subcommand, after_help = help::CSI, disable_help_subcommand = true)]
+    Csi(Csi),
     /// Measure throughput, CPU and memory, beside the floor: what plain sockets cost on this machine
     #[command(subcommand, after_help = help::BENCH, disable_help_subcommand = true)]
     Bench(Bench),

@@ -304,6 +304,29 @@ most 3s and 5s, --retries for one.
 Each finding is good, a note (it costs speed, or may) or bad (transfers fail by it). Exit code 0 when nothing is bad, else \
 that of the worst: 1 failed, 4 usage, 5 access refused (keys, policy, clock), 6 throttled.";
 
+pub const CSI: &str = "\
+The driver has three parts, which the chart deploy/charts/flatout-csi installs: on every node a plugin, which mounts, and an engine without privileges, which serves; and one controller. docs/kubernetes.md says what volumes may say of themselves.";
+
+pub const CSI_NODE: &str = "\
+Examples:
+  flatout csi node --endpoint unix:///csi/csi.sock --node-name worker-1
+  flatout csi node --endpoint unix:///csi/csi.sock --node-name worker-1 --memory 8GiB --volume-memory 512MiB
+
+It ends with SIGTERM and leaves its mounts to the next plugin, to which the engine gives the kernel's connections back. Readers do not notice.";
+
+pub const CSI_ENGINE: &str = "\
+Examples:
+  flatout csi engine --folder /var/lib/flatout-csi
+  flatout csi engine --metrics 0.0.0.0:9102 --drain 10m
+
+A process that dies is started again at once, and goes on with its mounts: readers wait meanwhile. With SIGTERM it waits until no file has bytes that are not sent, for --drain at most, and leaves its mounts to the next engine.";
+
+pub const CSI_CONTROLLER: &str = "\
+Examples:
+  flatout csi controller --endpoint unix:///csi/csi.sock
+
+It marks the folder of each volume that it makes, and deletes no folder without that mark.";
+
 pub const BENCH: &str = "\
 Examples:
   flatout bench demo

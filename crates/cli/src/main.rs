@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Bench, Command, Config, Line, Man};
+use crate::args::{Bench, Command, Config, Csi, Line, Man};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -124,6 +124,9 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Umount(args) => commands::umount::run(args, console),
         Command::Top(args) => commands::top::run(args, console),
         Command::Serve(args) => commands::serve::run(args, console),
+        Command::Csi(Csi::Node(args)) => commands::csi::node(args, console),
+        Command::Csi(Csi::Engine(args)) => commands::csi::engine(args, console),
+        Command::Csi(Csi::Controller(args)) => commands::csi::controller(args, console),
         Command::Bench(Bench::Get(args)) => bench::get(args, console),
         Command::Bench(Bench::Put(args)) => bench::put(args, console),
         Command::Bench(Bench::Demo(args)) => bench::demo(args, console),
@@ -151,7 +154,7 @@ fn answers(command: &Command) -> bool {
         Command::Mb(_) | Command::Rb(_) => false,
         Command::Uploads(args) => !args.abort,
         Command::Man(args) => args.folder.is_none(),
-        Command::Run(_) | Command::Mount(_) | Command::Umount(_) | Command::Drain => false,
+        Command::Run(_) | Command::Mount(_) | Command::Umount(_) | Command::Csi(_) | Command::Drain => false,
         _ => true,
     }
 }

@@ -34,6 +34,7 @@ pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_he
 pub use options::Options;
 pub use point::MountPoint;
 pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, UnservedMount, mount};
+pub use table::{MountEntry, at as mount_at};
 pub use takeover::{LastingMount, SharedMemory, receive, send};
 pub use timings::{BOUNDS, Observer, OnError, Timed, Timing, Timings};
 pub use unmount::{DaemonState, ExistingMount, unmount};

@@ -312,6 +312,19 @@ pub(crate) fn first_request(device: &Device, options: &Options) -> Result<Sessio
     }
 }
 
+/// Has the kernel read as far ahead as `options` want, where it does not yet; what to do where this user may
+/// not.
+pub(crate) fn raise_read_ahead(
+    agreed: &SessionParameters,
+    options: &Options,
+    device: Option<tuning::DeviceNumber>,
+) -> Option<String> {
+    let (device, wanted) = (device?, options.read_ahead_bytes?);
+    let now = tuning::read_ahead(device).unwrap_or(agreed.read_ahead_bytes);
+    let refused = wanted > now && tuning::set_read_ahead(device, wanted).is_err();
+    refused.then(|| tuning::remedy(device, wanted))
+}
+
 /// Sets what INIT cannot. A refusal is no error; `Granted` says what to run.
 fn tune(
     agreed: &SessionParameters,
@@ -319,15 +332,8 @@ fn tune(
     device: Option<tuning::DeviceNumber>,
     threads: usize,
 ) -> Granted {
-    let wanted = options.read_ahead_bytes;
-    let mut read_ahead = Some(agreed.read_ahead_bytes);
-    let mut remedy = None;
-    if let (Some(device), Some(wanted)) = (device, wanted) {
-        if wanted > agreed.read_ahead_bytes && tuning::set_read_ahead(device, wanted).is_err() {
-            remedy = Some(tuning::remedy(device, wanted));
-        }
-        read_ahead = tuning::read_ahead(device).or(read_ahead);
-    }
+    let remedy = raise_read_ahead(agreed, options, device);
+    let read_ahead = device.and_then(tuning::read_ahead).or(Some(agreed.read_ahead_bytes));
     Granted {
         minor: agreed.minor,
         request_bytes: agreed.request_bytes,

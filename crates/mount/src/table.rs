@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A row of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MountEntry {
+pub struct MountEntry {
     pub id: u32,
     /// The mount that it is mounted on.
     pub parent: u32,
@@ -24,7 +24,7 @@ pub(crate) struct MountEntry {
 }
 
 /// The mount that is visible at this path: the last one of several.
-pub(crate) fn at(point: &Path) -> Option<MountEntry> {
+pub fn at(point: &Path) -> Option<MountEntry> {
     all().into_iter().rfind(|mount| mount.point == point)
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::http::{Routes, StatusDocument, StatusServer};
+use crate::prometheus::prometheus;
 use crate::stats::MountStats;
 
 /// Bound before anything is mounted, so that a port that is taken is no surprise of later.
@@ -26,7 +27,7 @@ struct SocketGuard(PathBuf);
 
 /// Endpoints that answer until they are dropped.
 pub(crate) struct ServedEndpoints {
-    _server: StatusServer,
+    _server: Option<StatusServer>,
     _socket: Option<SocketGuard>,
 }
 
@@ -57,11 +58,50 @@ impl StatusEndpoints {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn serve(self, stats: &StatsFn) -> io::Result<ServedEndpoints> {
+        if self.socket.is_none() && self.metrics.is_none() {
+            return Ok(ServedEndpoints { _server: None, _socket: None });
+        }
         let (listener, socket) = self.socket.unzip();
         let unix = listener.map(|listener| (listener, routes(stats, true)));
         let tcp = self.metrics.map(|listener| (listener, routes(stats, false)));
-        Ok(ServedEndpoints { _server: StatusServer::start(unix, tcp)?, _socket: socket })
+        Ok(ServedEndpoints { _server: Some(StatusServer::start(unix, tcp)?), _socket: socket })
     }
+}
+
+/// Metrics of several mounts, on one port, until it is dropped.
+pub struct MetricsEndpoint {
+    address: SocketAddr,
+    _server: StatusServer,
+}
+
+impl MetricsEndpoint {
+    /// Answers at `/metrics` with those of all `mounts` of then.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn serve(
+        address: SocketAddr,
+        mounts: impl Fn() -> Vec<MountStats> + Send + Sync + 'static,
+    ) -> io::Result<MetricsEndpoint> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let routes: Routes = Arc::new(move |path| match path {
+            "/metrics" => Some(metrics(prometheus(&mounts()))),
+            // For probes of life.
+            "/healthz" => Some(StatusDocument { content_type: "text/plain", body: "ok\n".to_owned() }),
+            _ => None,
+        });
+        Ok(MetricsEndpoint { address, _server: StatusServer::start(None, Some((listener, routes)))? })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn metrics(body: String) -> StatusDocument {
+    StatusDocument { content_type: "text/plain; version=0.0.4; charset=utf-8", body }
 }
 
 impl Drop for SocketGuard {
@@ -74,10 +114,7 @@ impl Drop for SocketGuard {
 fn routes(stats: &StatsFn, all: bool) -> Routes {
     let stats = stats.clone();
     Arc::new(move |path| match path {
-        "/metrics" => Some(StatusDocument {
-            content_type: "text/plain; version=0.0.4; charset=utf-8",
-            body: stats().prometheus(),
-        }),
+        "/metrics" => Some(metrics(stats().prometheus())),
         "/stats" if all => Some(StatusDocument { content_type: "application/json", body: stats().json() }),
         _ => None,
     })

@@ -26,7 +26,7 @@ mod stalls;
 pub mod stats;
 mod unfinished;
 
-pub use endpoints::{StatsFn, StatusEndpoints, is_own_folder};
+pub use endpoints::{MetricsEndpoint, StatsFn, StatusEndpoints, is_own_folder};
 pub use limited::{Limited, says};
 pub use log::{MountLog, open_first_log, open_log};
 pub use options::{MountOptions, OptionError};

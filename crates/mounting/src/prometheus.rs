@@ -55,70 +55,87 @@ const METRICS: &[Metric] = &[
 impl MountStats {
     /// The metrics page.
     pub fn prometheus(&self) -> String {
-        let mut page = MetricsPage { text: String::new(), mount: self.mount_point.clone() };
-        let info = page.family("info", GAUGE, "The mount, and which Flatout serves it.");
+        prometheus(std::slice::from_ref(self))
+    }
+}
+
+/// The metrics page of several mounts: of each family once what it is, then the samples of all.
+pub fn prometheus(mounts: &[MountStats]) -> String {
+    let mut page = MetricsPage { text: String::new(), mounts };
+    page.family("info", GAUGE, "The mount, and which Flatout serves it.", |mount, sample| {
         let labels =
-            [("source", self.source.as_str()), ("version", &self.version), ("abi", &self.kernel.abi)];
-        page.sample(&info, &labels, 1.0);
-        page.metric("uptime_seconds", GAUGE, "Since the mount began.", self.uptime_s);
-        page.metric("cpu_seconds_total", COUNTER, "CPU time, user and system.", self.process.cpu_seconds);
-        for (name, kind, help, value) in METRICS {
-            page.metric(name, kind, help, value(self) as f64);
-        }
-        let seconds = page.family(
-            "request_seconds",
-            "histogram",
-            "From reading a request to answering it, by operation.",
-        );
-        for (operation, OperationStats { count, seconds: sum, buckets }) in &self.requests.operations {
+            [("source", mount.source.as_str()), ("version", &mount.version), ("abi", &mount.kernel.abi)];
+        sample("", &labels, 1.0);
+    });
+    page.metric("uptime_seconds", GAUGE, "Since the mount began.", |mount| mount.uptime_s);
+    page.metric("cpu_seconds_total", COUNTER, "CPU time, user and system.", |mount| {
+        mount.process.cpu_seconds
+    });
+    for (name, kind, help, value) in METRICS {
+        page.metric(name, kind, help, |mount| value(mount) as f64);
+    }
+    let help = "From reading a request to answering it, by operation.";
+    page.family("request_seconds", "histogram", help, |mount, sample| {
+        for (operation, OperationStats { count, seconds: sum, buckets }) in &mount.requests.operations {
             let label = ("operation", operation.as_str());
             for (bound, below) in buckets {
-                page.sample(&format!("{seconds}_bucket"), &[label, ("le", bound)], *below as f64);
+                sample("_bucket", &[label, ("le", bound)], *below as f64);
             }
-            page.sample(&format!("{seconds}_sum"), &[label], *sum);
-            page.sample(&format!("{seconds}_count"), &[label], *count as f64);
+            sample("_sum", &[label], *sum);
+            sample("_count", &[label], *count as f64);
         }
-        let errors = page.family("errors_total", COUNTER, "Answers that were errors, by errno.");
-        for (name, count) in &self.requests.errors {
-            page.sample(&errors, &[("errno", name)], *count as f64);
+    });
+    page.family("errors_total", COUNTER, "Answers that were errors, by errno.", |mount, sample| {
+        for (name, count) in &mount.requests.errors {
+            sample("", &[("errno", name)], *count as f64);
         }
-        let limited =
-            page.family("limited_seconds_total", COUNTER, "For how long what has held the speed back.");
-        for (name, seconds) in &self.origin.limited_seconds {
-            page.sample(&limited, &[("by", name)], *seconds);
+    });
+    let help = "For how long what has held the speed back.";
+    page.family("limited_seconds_total", COUNTER, help, |mount, sample| {
+        for (name, seconds) in &mount.origin.limited_seconds {
+            sample("", &[("by", name)], *seconds);
         }
-        page.text
-    }
+    });
+    page.text
 }
 
-/// Text as it grows; every sample names the mount.
-struct MetricsPage {
+/// Text as it grows; every sample names its mount.
+struct MetricsPage<'a> {
     text: String,
-    mount: String,
+    mounts: &'a [MountStats],
 }
 
-impl MetricsPage {
-    fn metric(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        let name = self.family(name, kind, help);
-        self.sample(&name, &[], value);
+/// Takes a sample: what follows the family's name, labels, value.
+type TakeSample<'a> = dyn FnMut(&str, &[(&str, &str)], f64) + 'a;
+
+impl MetricsPage<'_> {
+    fn metric(&mut self, name: &str, kind: &str, help: &str, value: impl Fn(&MountStats) -> f64) {
+        self.family(name, kind, help, |mount, sample| sample("", &[], value(mount)));
     }
 
-    /// Begins a family, and returns its full name.
-    fn family(&mut self, name: &str, kind: &str, help: &str) -> String {
+    /// A family, and its samples.
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl Fn(&MountStats, &mut TakeSample<'_>),
+    ) {
+        let text = &mut self.text;
         let name = format!("flatout_mount_{name}");
         // A line in memory takes everything.
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        name
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let mount = [("mount", self.mount.as_str())];
-        let labels: Vec<String> = mount
-            .iter()
-            .chain(labels)
-            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-            .collect();
-        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for mount in self.mounts {
+            samples(mount, &mut |suffix, labels, value| {
+                let own = [("mount", mount.mount_point.as_str())];
+                let labels: Vec<String> = own
+                    .iter()
+                    .chain(labels)
+                    .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+                    .collect();
+                let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
+            });
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A mount from its root's first listing to its end: the root is listed, the folder mounted, its requests are
 //! served.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -23,6 +24,9 @@ use crate::unfinished::{self, Unfinished};
 
 /// Of the memory, what files that are kept whole until they are closed may take.
 const SHARE_OF_BUFFERS: u64 = 4;
+
+/// Files that are named; of more there is only a count.
+const NAMED_MOST: usize = 5;
 
 /// How far the kernel reads ahead by default.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -260,7 +264,26 @@ pub enum NotNow {
     Unsent(Vec<String>),
 }
 
+impl fmt::Display for NotNow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotNow::Busy => f.write_str("requests are waiting for the origin"),
+            NotNow::Unsent(files) => {
+                let more = files.len().saturating_sub(NAMED_MOST);
+                let named = files.iter().take(NAMED_MOST).cloned().collect::<Vec<_>>().join(", ");
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                write!(f, "what was last written to {named}{more} is not sent yet, and would be lost")
+            }
+        }
+    }
+}
+
 impl Handover {
+    /// How long each request has waited that waits now.
+    pub fn waits(&self) -> Vec<Duration> {
+        self.watch.waits()
+    }
+
     /// Answers what has come since [`Handover::pause`], and goes on.
     pub fn resume(&self) {
         self.watch.resume();

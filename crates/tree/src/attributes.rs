@@ -160,6 +160,6 @@ pub struct Statfs {
     pub name_bytes_max: u32,
 }
 
-/// 4 EiB: as bytes it still fits a signed 64-bit number, which tools compute.
-pub(crate) const STATFS: Statfs =
-    Statfs { block_bytes: 4096, blocks: 1 << 50, files: 1 << 40, name_bytes_max: 255 };
+/// What every mount says of its size, which a bucket has not. 4 EiB: as bytes it still fits a signed 64-bit
+/// number, which tools compute.
+pub const STATFS: Statfs = Statfs { block_bytes: 4096, blocks: 1 << 50, files: 1 << 40, name_bytes_max: 255 };

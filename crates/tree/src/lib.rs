@@ -37,7 +37,7 @@ mod writers;
 
 pub use attributes::{
     AttributeChanges, AttributeSource, Attributes, Caller, FileKind, FolderEntry, Node, OpenMode, OpenedFile,
-    Process, Statfs, TimeChange,
+    Process, STATFS, Statfs, TimeChange,
 };
 pub use config::Config;
 pub use files::{Cancel, Files, Slices, WriteMoment};

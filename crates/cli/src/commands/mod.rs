@@ -13,6 +13,7 @@ pub mod cp_several;
 pub mod cp_through;
 pub mod cp_upload;
 pub mod cp_upload_many;
+pub mod csi;
 pub mod doctor;
 pub mod du;
 mod failures;

@@ -66,6 +66,13 @@ impl LastingMount {
         begun.map_err(|error| error.during("mount", options.mount_point.display()))
     }
 
+    /// It is served by processes of other namespaces: the kernel's numbers of processes mean nothing there.
+    #[must_use]
+    pub fn for_other_namespaces(mut self) -> LastingMount {
+        self.about.knows_pids = false;
+        self
+    }
+
     /// Of a connection that is not mounted, for tests.
     #[doc(hidden)]
     pub fn of_descriptor(device: OwnedFd, options: &Options) -> Result<LastingMount, Error> {
@@ -81,6 +88,8 @@ impl LastingMount {
         let table = SharedMemory::new().map_err(|error| local("cannot share memory", error))?;
         let device = Device::new(device);
         let parameters = session::first_request(&device, options)?;
+        // Whoever serves it may not be allowed to.
+        session::raise_read_ahead(&parameters, options, identity.device);
         let MountIdentity { point, device: number } = identity.clone();
         let about = About { format: LastingMount::FORMAT, point, device: number, knows_pids, parameters };
         Ok(LastingMount { device: device.into_descriptor(), about, table: Arc::new(table) })
@@ -94,6 +103,11 @@ impl LastingMount {
     /// Where it is mounted, if that is known.
     pub fn point(&self) -> Option<&Path> {
         self.about.point.as_deref()
+    }
+
+    /// Major and minor of its files, if they are known.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.about.device
     }
 
     /// Whether the kernel sends requests again that a process has read and not answered (Linux 6.9).

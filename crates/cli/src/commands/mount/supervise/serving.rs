@@ -275,19 +275,7 @@ fn has_news(socket: &UnixStream) -> bool {
     looked.is_ok_and(|ready| ready > 0)
 }
 
-/// Files that are named; of more there is only a count.
-const NAMED_MOST: usize = 5;
-
 fn refused(said: &Mounted, not_now: NotNow) -> Failure {
-    let why = match not_now {
-        NotNow::Busy => "requests are waiting for the origin".to_owned(),
-        NotNow::Unsent(files) => {
-            let (count, named) = (files.len(), files.iter().take(NAMED_MOST).cloned().collect::<Vec<_>>());
-            let more =
-                if count > NAMED_MOST { format!(" and {} more", count - NAMED_MOST) } else { String::new() };
-            format!("what was last written to {}{more} is not sent yet, and would be lost", named.join(", "))
-        }
-    };
-    Failure::refused_now(format!("mount --upgrade: {}: {why}", said.mount_point))
+    Failure::refused_now(format!("mount --upgrade: {}: {not_now}", said.mount_point))
         .with_hint("it is served as before; try again when these files are closed")
 }

@@ -1,0 +1,1 @@
+//! What volumes say of themselves, and what is made of it.

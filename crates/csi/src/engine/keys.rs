@@ -1,0 +1,302 @@
+//! The keys of volumes: each has surroundings of its own, in which the chains of both clouds find what its
+//! identity grants, and nothing else. Volumes of one identity share what a service has granted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flatout_ambient::Environment;
+use flatout_engine::credentials::{Grant, Provider, Refused, Web};
+use sha2::{Digest, Sha256};
+
+use crate::volume::{Identity, Secrets, TokenOf, Volume};
+
+/// Keys that were granted a moment ago are not asked for again by each volume.
+const YOUNG: Duration = Duration::from_secs(60);
+/// Keys that end sooner than this are asked for again by whoever comes.
+const AHEAD_S: u64 = 600;
+
+const AUDIENCE_ALIBABA: &str = "sts.aliyuncs.com";
+const AUDIENCE_AWS: &str = "sts.amazonaws.com";
+const AUDIENCE_EKS: &str = "pods.eks.amazonaws.com";
+/// Where the agent of EKS Pod Identity answers on every node.
+const EKS_AGENT: &str = "http://169.254.170.23/v1/credentials";
+
+/// Variables by which identities are found; those of the engine's own pod are for volumes that say so.
+const OF_IDENTITIES: [&str; 3] = ["AWS_", "ALIBABA_CLOUD_", "OSS_"];
+/// Variables of the engine's own pod that hold for every volume.
+const OF_ROADS: [&str; 5] = ["_PROXY", "_proxy", "AWS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// Files that hold what a volume's chain of keys reads. They are the engine's own, and go with the volume.
+#[derive(Debug)]
+pub struct KeyFiles(PathBuf);
+
+impl KeyFiles {
+    /// # Errors
+    /// The system's.
+    pub fn new(folder: &Path, key: &str) -> io::Result<KeyFiles> {
+        let folder = folder.join(key);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(KeyFiles(folder))
+    }
+
+    /// Whole at any moment.
+    fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+            return Ok(path);
+        }
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&new, &path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for KeyFiles {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The surroundings in which the keys of this volume are found.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn surroundings(
+    volume: &Volume,
+    secrets: &Secrets,
+    files: &KeyFiles,
+    own: &Environment,
+) -> io::Result<Environment> {
+    let is_oss = volume.source.starts_with("oss://");
+    let name = |name: &OsString| name.to_str().map(str::to_owned).unwrap_or_default();
+    let mut found: Environment = own
+        .iter()
+        .filter(|(variable, _)| {
+            let variable = name(variable);
+            OF_ROADS.iter().any(|road| variable.ends_with(road))
+        })
+        .map(|(variable, value)| (variable.clone(), value.clone()))
+        .collect();
+    let mut set = |name: &str, value: &str| drop(found.insert(name.into(), value.into()));
+    // Nobody's home: what lies in the engine's own is not the volume's.
+    set("HOME", &files.0.display().to_string());
+    if !matches!(volume.identity, Identity::Driver | Identity::Machine { .. }) {
+        // The machine's own role is not what this volume's identity names.
+        set("AWS_EC2_METADATA_DISABLED", "true");
+        set("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true");
+    }
+    let token = |audience: &str, of: TokenOf, variable: &str| match of {
+        TokenOf::Workload => {
+            let token = secrets.tokens.get(audience).map(String::as_str).unwrap_or_default();
+            files.write(&format!("token.{audience}"), token).map(|path| path.display().to_string())
+        }
+        TokenOf::Driver => {
+            let own = own.get(&OsString::from(variable)).and_then(|value| value.to_str());
+            Ok(own.unwrap_or_default().to_owned())
+        }
+    };
+    match &volume.identity {
+        Identity::Anonymous => {}
+        Identity::Driver | Identity::Machine { .. } => {
+            let known = own.iter().filter(|(variable, _)| {
+                let variable = name(variable);
+                OF_IDENTITIES.iter().any(|prefix| variable.starts_with(prefix))
+            });
+            found.extend(known.map(|(variable, value)| (variable.clone(), value.clone())));
+            if let Identity::Machine { role } = &volume.identity {
+                found.insert("ALIBABA_CLOUD_ECS_METADATA".into(), role.into());
+            }
+        }
+        Identity::Secret => {
+            let Some(keys) = &secrets.keys else { return Ok(found) };
+            let names = match is_oss {
+                true => ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"],
+                false => ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"],
+            };
+            for (name, value) in names.iter().zip([Some(&keys.id), Some(&keys.secret), keys.token.as_ref()]) {
+                if let Some(value) = value {
+                    set(name, value);
+                }
+            }
+        }
+        Identity::Rrsa { role, provider, session, then, token: of } => {
+            let file = token(AUDIENCE_ALIBABA, *of, "ALIBABA_CLOUD_OIDC_TOKEN_FILE")?;
+            let region = volume.knobs.iter().find(|(name, _)| name == "oss-region");
+            if let Some((_, region)) = region {
+                set("ALIBABA_CLOUD_STS_REGION", region);
+            }
+            let own = |name: &str| own.get(&OsString::from(name)).and_then(|value| value.to_str());
+            for name in ["ALIBABA_CLOUD_STS_ENDPOINT", "ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED"] {
+                if let Some(value) = own(name) {
+                    set(name, value);
+                }
+            }
+            let session = session.as_deref().unwrap_or("flatout-csi");
+            let config = serde_json::json!({
+                "current": if then.is_some() { "then" } else { "first" },
+                "profiles": [
+                    {
+                        "name": "first",
+                        "mode": "OIDC",
+                        "ram_role_arn": role,
+                        "oidc_provider_arn": provider,
+                        "oidc_token_file": file,
+                        "ram_session_name": session,
+                    },
+                    {
+                        "name": "then",
+                        "mode": "ChainableRamRoleArn",
+                        "source_profile": "first",
+                        "ram_role_arn": then.as_ref().map(|then| &then.role),
+                        "external_id": then.as_ref().and_then(|then| then.external_id.as_ref()),
+                        "ram_session_name": session,
+                    },
+                ],
+            });
+            let path = files.write("aliyun.json", &config.to_string())?;
+            set("ALIBABA_CLOUD_CONFIG_FILE", &path.display().to_string());
+        }
+        Identity::Irsa { role, region, token: of } => {
+            let file = token(AUDIENCE_AWS, *of, "AWS_WEB_IDENTITY_TOKEN_FILE")?;
+            set("AWS_WEB_IDENTITY_TOKEN_FILE", &file);
+            set("AWS_ROLE_ARN", role);
+            set("AWS_ROLE_SESSION_NAME", "flatout-csi");
+            for name in ["AWS_ENDPOINT_URL_STS", "AWS_REGION"] {
+                if let Some(value) = own.get(&OsString::from(name)).and_then(|value| value.to_str()) {
+                    set(name, value);
+                }
+            }
+            if let Some(region) = region {
+                set("AWS_REGION", region);
+            }
+        }
+        Identity::EksPod => {
+            let file = token(AUDIENCE_EKS, TokenOf::Workload, "")?;
+            let agent = own.get(&OsString::from("AWS_CONTAINER_CREDENTIALS_FULL_URI"));
+            let agent = agent.and_then(|agent| agent.to_str()).unwrap_or(EKS_AGENT);
+            set("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent);
+            set("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &file);
+        }
+    }
+    Ok(found)
+}
+
+/// The keys of one volume. What it asks can be changed while it is in use.
+pub struct VolumeKeys {
+    asks: Mutex<Arc<SharedKeys>>,
+    /// The grant that this volume had last, by its number.
+    had: Mutex<u64>,
+}
+
+/// The keys of one identity, for all volumes that have it.
+pub struct SharedKeys {
+    provider: Arc<dyn Provider>,
+    granted: Mutex<Option<Granted>>,
+}
+
+#[derive(Clone)]
+struct Granted {
+    grant: Grant,
+    number: u64,
+    since: Instant,
+}
+
+/// The identities of an engine's volumes.
+#[derive(Default)]
+pub struct Identities(Mutex<HashMap<[u8; 32], Weak<SharedKeys>>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Identities {
+    /// Who has the keys of `identity`, which holds all that they are found by.
+    pub fn shared(&self, identity: &impl serde::Serialize, provider: Arc<dyn Provider>) -> Arc<SharedKeys> {
+        let bytes = serde_json::to_vec(identity).expect("it is text");
+        let name: [u8; 32] = Sha256::digest(bytes).into();
+        let mut known = lock(&self.0);
+        known.retain(|_, keys| keys.strong_count() > 0);
+        if let Some(keys) = known.get(&name).and_then(Weak::upgrade) {
+            return keys;
+        }
+        let keys = Arc::new(SharedKeys { provider, granted: Mutex::new(None) });
+        known.insert(name, Arc::downgrade(&keys));
+        keys
+    }
+}
+
+/// What tells an identity from others: of a role also the token, which names whose it is.
+pub fn name_of(volume: &Volume, secrets: &Secrets) -> impl serde::Serialize + use<> {
+    let is_oss = volume.source.starts_with("oss://");
+    let tokens: BTreeMap<String, String> =
+        if volume.identity.is_of_workload() { secrets.tokens.clone() } else { BTreeMap::new() };
+    let keys = secrets.keys.clone().filter(|_| volume.identity == Identity::Secret);
+    let region = volume.knobs.iter().find(|(name, _)| name == "oss-region").map(|(_, region)| region.clone());
+    (is_oss, volume.identity.clone(), keys, tokens, region)
+}
+
+impl VolumeKeys {
+    pub fn new(keys: Arc<SharedKeys>) -> VolumeKeys {
+        VolumeKeys { asks: Mutex::new(keys), had: Mutex::new(0) }
+    }
+
+    /// From now on these are asked.
+    pub fn turn_to(&self, keys: Arc<SharedKeys>) {
+        *lock(&self.asks) = keys;
+        *lock(&self.had) = 0;
+    }
+}
+
+impl Provider for VolumeKeys {
+    fn provide(&self, web: &Web) -> Result<Grant, Refused> {
+        let keys = lock(&self.asks).clone();
+        let granted = keys.provide(*lock(&self.had), web)?;
+        *lock(&self.had) = granted.number;
+        Ok(granted.grant)
+    }
+}
+
+impl SharedKeys {
+    /// The keys of now. Whoever has had these already wants newer ones.
+    fn provide(&self, had: u64, web: &Web) -> Result<Granted, Refused> {
+        // Others wait for the answer, and have it.
+        let mut granted = lock(&self.granted);
+        if let Some(known) = granted.as_ref() {
+            let is_young = known.since.elapsed() < YOUNG;
+            let lasts = known.grant.expires.is_none_or(|end| end > unix_seconds() + AHEAD_S);
+            if lasts && (is_young || known.number != had) {
+                return Ok(known.clone());
+            }
+        }
+        let grant = self.provider.provide(web)?;
+        let number = granted.as_ref().map_or(0, |known| known.number) + 1;
+        let new = Granted { grant, number, since: Instant::now() };
+        *granted = Some(new.clone());
+        Ok(new)
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl fmt::Debug for VolumeKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VolumeKeys")
+    }
+}
+
+impl fmt::Debug for SharedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedKeys")
+    }
+}

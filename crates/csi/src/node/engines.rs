@@ -1,0 +1,253 @@
+//! The engines of this node: processes without privileges that come to the plugin's socket, and are asked to
+//! serve volumes.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flatout_mount::LastingMount;
+use tonic::Code;
+
+use crate::Log;
+use crate::link::{self, Assignment, Failure, NodeFolder, Sender, ToEngine, ToPlugin, VERSION};
+
+/// How long an engine may take to say what it has.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is to be done where engines come and go.
+pub trait Volumes: Send + Sync + 'static {
+    /// This engine serves these already. An error: it must not.
+    ///
+    /// # Errors
+    /// Another engine serves one of them.
+    fn adopt(&self, engine: &Arc<Engine>, kept: Vec<(Assignment, LastingMount)>) -> Result<(), String>;
+    /// There is an engine for whatever has none.
+    fn assign(&self);
+    /// This engine is gone.
+    fn orphan(&self, engine: u64);
+    /// A volume was unmounted, or broke.
+    fn ended(&self, engine: u64, key: &str, failure: Option<Failure>);
+}
+
+/// An engine that is connected.
+#[derive(Debug)]
+pub struct Engine {
+    /// Counts engines: a higher one came later.
+    pub id: u64,
+    sender: Sender,
+    is_leaving: AtomicBool,
+    waiting: Mutex<HashMap<String, mpsc::Sender<ToPlugin>>>,
+}
+
+/// All that are connected.
+#[derive(Debug, Default)]
+pub struct Engines {
+    connected: Mutex<Vec<Arc<Engine>>>,
+    changed: Condvar,
+    count: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// Asks, and waits for the answer about that volume.
+    ///
+    /// # Errors
+    /// The engine's own, that it is gone, or that it does not answer.
+    pub fn ask(
+        &self,
+        key: &str,
+        message: &ToEngine,
+        mount: Option<&LastingMount>,
+        patience: Duration,
+    ) -> Result<ToPlugin, Failure> {
+        let (sender, answer) = mpsc::channel();
+        lock(&self.waiting).insert(key.to_owned(), sender);
+        let gone = || Failure::new(Code::Unavailable, "the engine died meanwhile: it is tried again");
+        let told = self.sender.send(message, mount);
+        let answered = told.map_err(|_| gone()).and_then(|()| match answer.recv_timeout(patience) {
+            Ok(ToPlugin::Failed { failure, .. }) => Err(failure),
+            Ok(said) => Ok(said),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let seconds = patience.as_secs();
+                Err(Failure::new(Code::Unavailable, format!("the engine does not answer within {seconds} s")))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone()),
+        });
+        lock(&self.waiting).remove(key);
+        answered
+    }
+
+    /// Says what wants no answer. An engine that is gone is seen elsewhere.
+    pub fn tell(&self, message: &ToEngine) {
+        let _ = self.sender.send(message, None);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::SeqCst)
+    }
+
+    fn answer(&self, key: &str, message: ToPlugin) {
+        let waiting = lock(&self.waiting).remove(key);
+        if let Some(waiting) = waiting {
+            // It may have waited for long enough.
+            let _ = waiting.send(message);
+        }
+    }
+}
+
+impl Engines {
+    /// The one that came last of those that stay.
+    pub fn newest(&self) -> Option<Arc<Engine>> {
+        newest(&lock(&self.connected))
+    }
+
+    pub fn get(&self, id: u64) -> Option<Arc<Engine>> {
+        lock(&self.connected).iter().find(|engine| engine.id == id).cloned()
+    }
+
+    /// Waits for one.
+    pub fn wait(&self, patience: Duration) -> Option<Arc<Engine>> {
+        let since = Instant::now();
+        let mut connected = lock(&self.connected);
+        loop {
+            if let Some(engine) = newest(&connected) {
+                return Some(engine);
+            }
+            let left = patience.checked_sub(since.elapsed())?;
+            connected = self.changed.wait_timeout(connected, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Listens for engines from now on, of this user or of root.
+    ///
+    /// # Errors
+    /// The folder or the socket cannot be made.
+    pub fn listen(
+        self: &Arc<Engines>,
+        folder: &NodeFolder,
+        user: u32,
+        volumes: Arc<dyn Volumes>,
+        log: &Log,
+    ) -> io::Result<()> {
+        for own in [folder.engine(), folder.state()] {
+            DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
+            chown(&own, Some(user), Some(user))?;
+        }
+        let path = folder.socket();
+        // Of a plugin that was here before.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        chown(&path, Some(user), Some(user))?;
+        let (engines, log) = (self.clone(), log.clone());
+        let accept = move || {
+            for stream in listener.incoming().flatten() {
+                let peer = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
+                match peer {
+                    Ok(uid) if uid == user || uid == 0 => {}
+                    Ok(uid) => {
+                        log.say(&format!("a process of user {uid} is no engine: engines are of user {user}"));
+                        continue;
+                    }
+                    Err(_) => continue,
+                }
+                let (engines, volumes, log) = (engines.clone(), volumes.clone(), log.clone());
+                // Without a thread the engine comes again.
+                let _ = thread::Builder::new().name("engine".into()).spawn(move || {
+                    if let Err(why) = engines.converse(&stream, &*volumes, &log) {
+                        log.say(&format!("engine: {why}"));
+                    }
+                });
+            }
+        };
+        thread::Builder::new().name("engines".into()).spawn(accept)?;
+        Ok(())
+    }
+
+    fn converse(&self, stream: &UnixStream, volumes: &dyn Volumes, log: &Log) -> Result<(), String> {
+        let wrong = |error: io::Error| flatout_engine::plain(&error);
+        stream.set_read_timeout(Some(HELLO_WITHIN)).map_err(wrong)?;
+        let Some(ToPlugin::Hello { version, program, format, kept }) =
+            link::receive(stream).map_err(wrong)?
+        else {
+            return Err("it did not say what it is".to_owned());
+        };
+        if (version, format) != (VERSION, LastingMount::FORMAT) {
+            return Err(format!("Flatout {program} speaks another version of the plugin's language"));
+        }
+        let mut has = Vec::new();
+        for _ in 0..kept {
+            let Some(ToPlugin::Kept(assignment)) = link::receive(stream).map_err(wrong)? else {
+                return Err("it did not say what it serves".to_owned());
+            };
+            has.push((*assignment, LastingMount::receive(stream).map_err(wrong)?));
+        }
+        stream.set_read_timeout(None).map_err(wrong)?;
+        let engine = Arc::new(Engine {
+            id: self.count.fetch_add(1, Ordering::SeqCst) + 1,
+            sender: Sender::of(stream).map_err(wrong)?,
+            is_leaving: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        });
+        let id = engine.id;
+        if let Err(why) = volumes.adopt(&engine, has) {
+            engine.tell(&ToEngine::Refused { why: why.clone() });
+            return Err(why);
+        }
+        log.say(&format!("engine {id}: Flatout {program} is connected, and serves {kept} volumes"));
+        engine.tell(&ToEngine::Welcome);
+        lock(&self.connected).push(engine.clone());
+        self.changed.notify_all();
+        volumes.assign();
+        let heard = self.hear(stream, &engine, volumes);
+        lock(&self.connected).retain(|known| known.id != id);
+        // Whoever waits for an answer learns that none comes.
+        lock(&engine.waiting).clear();
+        log.say(&format!("engine {id}: it is gone"));
+        volumes.orphan(id);
+        heard
+    }
+
+    fn hear(&self, stream: &UnixStream, engine: &Engine, volumes: &dyn Volumes) -> Result<(), String> {
+        loop {
+            let message = match link::receive::<ToPlugin>(stream) {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(flatout_engine::plain(&error)),
+            };
+            match &message {
+                ToPlugin::Prepared { key, .. } | ToPlugin::Serves { key } | ToPlugin::Failed { key, .. } => {
+                    let key = key.clone();
+                    engine.answer(&key, message);
+                }
+                ToPlugin::Looked { key, .. } => {
+                    let key = look_at(key);
+                    engine.answer(&key, message);
+                }
+                ToPlugin::Ended { key, failure } => volumes.ended(engine.id, key, failure.clone()),
+                ToPlugin::Leaving => engine.is_leaving.store(true, Ordering::SeqCst),
+                ToPlugin::Hello { .. } | ToPlugin::Kept(_) => {
+                    return Err("it said twice what it is".to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// The name under which a look waits for its answer, beside what is done with the volume.
+pub fn look_at(key: &str) -> String {
+    format!("look:{key}")
+}
+
+fn newest(connected: &[Arc<Engine>]) -> Option<Arc<Engine>> {
+    connected.iter().filter(|engine| !engine.is_leaving()).max_by_key(|engine| engine.id).cloned()
+}

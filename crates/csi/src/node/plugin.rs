@@ -1,0 +1,530 @@
+//! The node's plugin: which volumes there are, who serves each, and where pods see them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flatout_ambient::Environment;
+use flatout_mount::LastingMount;
+use sha2::{Digest, Sha256};
+use tonic::{Code, Status};
+
+use super::engines::{Engine, Engines, Volumes, look_at};
+use super::records::{Record, Records, Target};
+use super::targets::{self, Unmounted};
+use crate::Log;
+use crate::attributes::{self, Cluster, ReadVolume, VolumeRequest};
+use crate::link::{Assignment, Failure, Health, NodeFolder, ToEngine, ToPlugin};
+use crate::plan;
+use crate::volume::Secrets;
+
+/// How long an engine is waited for that is not there, or not there yet.
+const ENGINE_WITHIN: Duration = Duration::from_secs(15);
+/// How long a bucket's first listing may take. Kubelet gives up after two minutes.
+const PREPARES_WITHIN: Duration = Duration::from_secs(90);
+pub(super) const SERVES_WITHIN: Duration = Duration::from_secs(60);
+const LOOKS_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a plugin is told when it is started.
+#[derive(Debug)]
+pub struct NodeOptions {
+    pub driver: String,
+    /// The node's name in Kubernetes.
+    pub node: String,
+    pub folder: NodeFolder,
+    /// The user whose processes are engines.
+    pub engine_user: u32,
+    /// What all volumes of this node may take, and one that does not say.
+    pub memory_bytes: u64,
+    pub volume_bytes: u64,
+    pub volumes_max: Option<u64>,
+    pub cluster: Cluster,
+}
+
+/// The node's part of the driver.
+#[derive(Debug)]
+pub struct Plugin {
+    options: NodeOptions,
+    records: Records,
+    pub(super) engines: Arc<Engines>,
+    state: Mutex<State>,
+    pub(super) log: Log,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub volumes: HashMap<String, Volume>,
+    /// Volumes that something is done with now.
+    busy: BTreeSet<String>,
+}
+
+/// A volume of this node.
+#[derive(Debug)]
+pub(super) struct Volume {
+    pub record: Record,
+    pub secrets: Secrets,
+    /// None where it is lost: its users get errors until it is mounted anew.
+    pub mount: Option<LastingMount>,
+    /// Who serves it.
+    pub engine: Option<u64>,
+}
+
+impl Volume {
+    pub(super) fn assignment(&self) -> Assignment {
+        let Record { key, volume_id, volume, memory_bytes, .. } = self.record.clone();
+        Assignment { key, volume_id, volume, secrets: self.secrets.clone(), memory_bytes }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.mount.as_ref().is_some_and(LastingMount::is_connected)
+    }
+}
+
+/// Nobody else does anything with this volume meanwhile.
+pub(super) struct Busy<'a>(&'a Plugin, String);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state().busy.remove(&self.1);
+    }
+}
+
+/// What kubelet asks for when it publishes.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    pub volume_id: String,
+    pub target: PathBuf,
+    pub read_only: bool,
+    /// No other pod may have it.
+    pub is_single: bool,
+    pub request: VolumeRequest,
+}
+
+impl Publish {
+    /// A digest of all that is asked for but secrets, which change.
+    fn digest(&self) -> String {
+        let mut attributes: Vec<_> = self
+            .request
+            .attributes
+            .iter()
+            .filter(|(name, _)| !name.starts_with("csi.storage.k8s.io/"))
+            .collect();
+        attributes.sort();
+        let VolumeRequest { mount_options, fs_type, group, readers_only, .. } = &self.request;
+        let all = (&self.volume_id, self.read_only, self.is_single, attributes);
+        let all = (all, mount_options, fs_type, group, readers_only);
+        let bytes = serde_json::to_vec(&all).expect("it is text");
+        Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl Plugin {
+    /// Takes up what a plugin before has left, and listens for engines.
+    ///
+    /// # Errors
+    /// A folder or the socket cannot be made.
+    pub fn start(options: NodeOptions, log: Log) -> Result<Arc<Plugin>, Failure> {
+        let folder = options.folder.clone();
+        let refused = |error| Failure::internal(&folder.path().display().to_string(), &error);
+        let records = Records::new(&folder.records()).map_err(refused)?;
+        std::fs::create_dir_all(folder.mounts()).map_err(refused)?;
+        let (found, notes) = records.load().map_err(refused)?;
+        notes.iter().for_each(|note| log.say(note));
+        let user = options.engine_user;
+        let state = Mutex::default();
+        let plugin = Arc::new(Plugin { options, records, engines: Arc::default(), state, log });
+        let count = found.len();
+        for record in found {
+            let volume = Volume { secrets: Secrets::default(), mount: None, engine: None, record };
+            plugin.state().volumes.insert(volume.record.key.clone(), volume);
+        }
+        let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(plugin.clone()));
+        plugin.engines.listen(&folder, user, volumes, &plugin.log).map_err(refused)?;
+        plugin.settle(count);
+        Ok(plugin)
+    }
+
+    pub fn driver(&self) -> &str {
+        &self.options.driver
+    }
+
+    pub fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    /// How many volumes fit.
+    pub fn volumes_max(&self) -> u64 {
+        let fit = self.options.memory_bytes / self.options.volume_bytes.max(1);
+        self.options.volumes_max.unwrap_or(fit).max(1)
+    }
+
+    /// # Errors
+    /// Never yet: an engine that is away is waited for.
+    pub fn probe(&self) -> Result<bool, Status> {
+        Ok(true)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for nobody: kubelet asks again.
+    pub(super) fn busy(&self, volume_id: &str) -> Result<Busy<'_>, Failure> {
+        match self.state().busy.insert(volume_id.to_owned()) {
+            true => Ok(Busy(self, volume_id.to_owned())),
+            false => Err(Failure::new(Code::Aborted, format!("{volume_id}: another call is under way"))),
+        }
+    }
+
+    fn key_of_target(&self, volume_id: &str, target: &Path) -> Option<(String, Target)> {
+        let state = self.state();
+        let of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
+        of_volume
+            .flat_map(|volume| volume.record.targets.iter().map(|known| (&volume.record.key, known)))
+            .find(|(_, known)| known.path == target)
+            .map(|(key, known)| (key.clone(), known.clone()))
+    }
+
+    /// Shows the volume at the target.
+    ///
+    /// # Errors
+    /// As CSI says of NodePublishVolume.
+    pub fn publish(&self, publish: &Publish) -> Result<(), Failure> {
+        let volume_id = &publish.volume_id;
+        let _busy = self.busy(volume_id)?;
+        let invalid = |error: attributes::AttributeError| {
+            Failure::new(Code::InvalidArgument, format!("{volume_id}: {error}"))
+        };
+        let digest = publish.digest();
+        if let Some((key, known)) = self.key_of_target(volume_id, &publish.target) {
+            if known.request != digest {
+                return Err(Failure::new(
+                    Code::AlreadyExists,
+                    format!(
+                        "{volume_id}: {} shows it otherwise than asked for now",
+                        publish.target.display()
+                    ),
+                ));
+            }
+            // Secrets alone are new. What is wrong with them must not take the volume from its pod.
+            let secrets = attributes::read(&publish.request, &self.options.cluster).map(|read| read.secrets);
+            return self.again(&key, &known, secrets.map_err(invalid));
+        }
+        let read = attributes::read(&publish.request, &self.options.cluster).map_err(invalid)?;
+        self.refuse_second(publish)?;
+        read.notes.iter().for_each(|note| self.log.say(&format!("{volume_id}: {note}")));
+        let subject = read.volume.identity.is_of_workload().then(|| read.pod.subject());
+        let key = read.volume.key(volume_id, subject.as_deref());
+        let target = Target {
+            path: publish.target.clone(),
+            read_only: publish.read_only || read.volume.read_only,
+            is_single: publish.is_single,
+            request: digest,
+        };
+        self.clear_target(&target.path)?;
+        let is_new = !self.state().volumes.contains_key(&key);
+        if is_new {
+            self.add(&key, publish, &read)?;
+        } else {
+            self.renew(&key, read.secrets.clone());
+        }
+        let shown = self.serve_and_bind(&key, &target);
+        if shown.is_err() && is_new {
+            self.unmount_shared(&key);
+            self.clear(&key);
+        }
+        shown
+    }
+
+    /// As [`Plugin::publish`], of a target that shows it, or has shown it.
+    fn again(&self, key: &str, known: &Target, secrets: Result<Secrets, Failure>) -> Result<(), Failure> {
+        match secrets {
+            Ok(secrets) => self.renew(key, secrets),
+            Err(failure) => self.log.say(&format!("its keys are as before: {}", failure.message)),
+        }
+        let device = {
+            let state = self.state();
+            let volume = state.volumes.get(key).filter(|volume| volume.is_alive());
+            volume.and_then(|volume| volume.mount.as_ref()?.device())
+        };
+        let shown = targets::at(&known.path).filter(targets::is_ours).map(|mount| mount.device);
+        if device.is_some() && device == shown {
+            return Ok(());
+        }
+        self.clear_target(&known.path)?;
+        self.serve_and_bind(key, known)
+    }
+
+    /// Whatever a driver before has left there.
+    fn clear_target(&self, target: &Path) -> Result<(), Failure> {
+        targets::unmount(target).map(drop).map_err(|error| {
+            Failure::internal(&format!("{}: what is mounted there", target.display()), &error)
+        })
+    }
+
+    /// A volume for one pod alone has one target.
+    fn refuse_second(&self, publish: &Publish) -> Result<(), Failure> {
+        let state = self.state();
+        let mut others = state
+            .volumes
+            .values()
+            .filter(|volume| volume.record.volume_id == publish.volume_id)
+            .flat_map(|volume| &volume.record.targets)
+            .filter(|target| target.path != publish.target);
+        match others.find(|target| target.is_single || publish.is_single) {
+            Some(other) => Err(Failure::new(
+                Code::FailedPrecondition,
+                format!(
+                    "{}: one pod alone may have it, and has it: {}",
+                    publish.volume_id,
+                    other.path.display()
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Knows of a new volume from now on, if there is memory for it.
+    fn add(&self, key: &str, publish: &Publish, read: &ReadVolume) -> Result<(), Failure> {
+        if read.is_isolated {
+            return Err(Failure::new(
+                Code::InvalidArgument,
+                format!("{}: isolation: pod is not served yet: leave it out", publish.volume_id),
+            ));
+        }
+        let memory_bytes = read.memory_bytes.unwrap_or(self.options.volume_bytes);
+        let mut state = self.state();
+        let taken: u64 = state.volumes.values().map(|volume| volume.record.memory_bytes).sum();
+        if taken + memory_bytes > self.options.memory_bytes {
+            let mib = |bytes: u64| bytes >> 20;
+            return Err(Failure::new(
+                Code::ResourceExhausted,
+                format!(
+                    "{}: {} MiB are wanted, and of {} MiB of this node {} are taken: raise engine.memory of the \
+                     chart, or write a smaller memory for a volume",
+                    publish.volume_id,
+                    mib(memory_bytes),
+                    mib(self.options.memory_bytes),
+                    mib(taken)
+                ),
+            ));
+        }
+        let record = Record {
+            volume_id: publish.volume_id.clone(),
+            key: key.to_owned(),
+            volume: read.volume.clone(),
+            memory_bytes,
+            targets: Vec::new(),
+        };
+        let volume = Volume { record, secrets: read.secrets.clone(), mount: None, engine: None };
+        state.volumes.insert(key.to_owned(), volume);
+        Ok(())
+    }
+
+    /// Secrets may be others by now.
+    fn renew(&self, key: &str, secrets: Secrets) {
+        let engine = {
+            let mut state = self.state();
+            let Some(volume) = state.volumes.get_mut(key).filter(|volume| volume.secrets != secrets) else {
+                return;
+            };
+            volume.secrets = secrets.clone();
+            volume.engine
+        };
+        if let Some(engine) = engine.and_then(|id| self.engines.get(id)) {
+            engine.tell(&ToEngine::Renew { key: key.to_owned(), secrets });
+        }
+    }
+
+    /// Sees to it that the volume is mounted and served, and visible at the target.
+    fn serve_and_bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
+        let is_alive = self.state().volumes.get(key).is_some_and(Volume::is_alive);
+        if !is_alive {
+            self.mount(key)?;
+        }
+        self.bind(key, target)
+    }
+
+    fn bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
+        let path = target.path.display();
+        let refused = |error| Failure::internal(&path.to_string(), &error);
+        let record = {
+            let mut state = self.state();
+            let Some(volume) = state.volumes.get_mut(key) else {
+                return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
+            };
+            volume.record.targets.retain(|known| known.path != target.path);
+            volume.record.targets.push(target.clone());
+            volume.record.clone()
+        };
+        // Before it is so: a plugin that is killed in between finds it.
+        let shown = self.records.save(&record).and_then(|()| targets::make(&target.path)).and_then(|()| {
+            let source = self.options.folder.mounts().join(key);
+            targets::bind(&source, &target.path, target.read_only, &record.volume.system)
+        });
+        shown.map_err(|error| {
+            self.forget_target(key, &target.path);
+            refused(error)
+        })
+    }
+
+    fn forget_target(&self, key: &str, path: &Path) {
+        let record = {
+            let mut state = self.state();
+            let Some(volume) = state.volumes.get_mut(key) else { return };
+            volume.record.targets.retain(|known| known.path != path);
+            volume.record.clone()
+        };
+        if record.targets.is_empty() {
+            return self.records.remove(key);
+        }
+        if let Err(error) = self.records.save(&record) {
+            self.log.say(&format!("{}: its record: {}", record.volume_id, flatout_engine::plain(&error)));
+        }
+    }
+
+    /// Mounts it for the first time, or anew where it was lost: then at every target.
+    pub(super) fn mount(&self, key: &str) -> Result<(), Failure> {
+        let (assignment, others) = {
+            let state = self.state();
+            let Some(volume) = state.volumes.get(key) else {
+                return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
+            };
+            (volume.assignment(), volume.record.targets.clone())
+        };
+        self.unmount_shared(key);
+        let Some(engine) = self.engines.wait(ENGINE_WITHIN) else {
+            return Err(Failure::new(
+                Code::Unavailable,
+                format!(
+                    "{}: no engine is connected on this node: look at the pods of flatout-csi-engine",
+                    assignment.volume_id
+                ),
+            ));
+        };
+        let name = |failure: Failure| {
+            let message = format!("{}: {}", assignment.volume_id, failure.message);
+            Failure::new(failure.code(), message)
+        };
+        let prepared =
+            engine.ask(key, &ToEngine::Prepare(Box::new(assignment.clone())), None, PREPARES_WITHIN);
+        let ToPlugin::Prepared { note, .. } = prepared.map_err(name)? else {
+            return Err(Failure::new(Code::Internal, "the engine answered something else"));
+        };
+        note.iter().for_each(|note| self.log.say(note));
+        let served = self.mount_by(&engine, &assignment);
+        let mount = served.map_err(|failure| {
+            engine.tell(&ToEngine::Forget { key: key.to_owned() });
+            self.unmount_shared(key);
+            name(failure)
+        })?;
+        if let Some(volume) = self.state().volumes.get_mut(key) {
+            (volume.mount, volume.engine) = (Some(mount), Some(engine.id));
+        }
+        for target in others {
+            let shown = self.clear_target(&target.path).and_then(|()| self.bind(key, &target));
+            if let Err(failure) = shown {
+                self.log.say(&format!("{}: {}", assignment.volume_id, failure.message));
+            }
+        }
+        Ok(())
+    }
+
+    fn mount_by(&self, engine: &Engine, assignment: &Assignment) -> Result<LastingMount, Failure> {
+        let key = &assignment.key;
+        let point = self.options.folder.mounts().join(key);
+        std::fs::create_dir_all(&point)
+            .map_err(|error| Failure::internal(&point.display().to_string(), &error))?;
+        let settings = plan::gather(assignment, &Environment::new())?.settings;
+        let plan = plan::of(assignment, settings, &point, None)?;
+        let mount = plan::mount(&plan)?;
+        let answer = engine.ask(key, &ToEngine::Serve { key: key.clone() }, Some(&mount), SERVES_WITHIN)?;
+        match answer {
+            ToPlugin::Serves { .. } => Ok(mount),
+            _ => Err(Failure::new(Code::Internal, "the engine answered something else")),
+        }
+    }
+
+    /// Unmounts the volume's own mount, alive or dead, and removes its folder.
+    pub(super) fn unmount_shared(&self, key: &str) {
+        let point = self.options.folder.mounts().join(key);
+        match targets::unmount(&point) {
+            Ok(_) => {
+                // It is made again where it is wanted again.
+                let _ = targets::remove(&point);
+            }
+            Err(error) => {
+                self.log.say(&format!("{}: {}", point.display(), flatout_engine::plain(&error)));
+            }
+        }
+        let mount = self.state().volumes.get_mut(key).and_then(|volume| {
+            volume.engine = None;
+            volume.mount.take()
+        });
+        drop(mount);
+    }
+
+    pub(super) fn clear(&self, key: &str) {
+        self.state().volumes.remove(key);
+        self.records.remove(key);
+    }
+
+    /// Takes the volume from the target.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn unpublish(&self, volume_id: &str, target: &Path) -> Result<(), Failure> {
+        let _busy = self.busy(volume_id)?;
+        let refused = |error| Failure::internal(&target.display().to_string(), &error);
+        let how = targets::unmount(target).map_err(refused)?;
+        if how == Unmounted::InUse {
+            self.log.say(&format!("{volume_id}: {} was in use: it ends with its users", target.display()));
+        }
+        targets::remove(target).map_err(refused)?;
+        let Some((key, _)) = self.key_of_target(volume_id, target) else { return Ok(()) };
+        self.forget_target(&key, target);
+        let is_last = self.state().volumes.get(&key).is_some_and(|volume| volume.record.targets.is_empty());
+        if is_last {
+            self.unmount_shared(&key);
+            self.clear(&key);
+        }
+        Ok(())
+    }
+
+    /// Whether the volume is there, and at that place.
+    pub fn knows(&self, volume_id: &str, path: &Path) -> bool {
+        let state = self.state();
+        let mut of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
+        of_volume.any(|volume| volume.record.targets.iter().any(|target| target.path == path))
+    }
+
+    /// How the mounts of a volume are; `None` where there is none.
+    pub fn health(&self, volume_id: &str) -> Option<Vec<Result<Health, String>>> {
+        let volumes: Vec<(String, bool, Option<u64>)> = {
+            let state = self.state();
+            let of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
+            of_volume.map(|volume| (volume.record.key.clone(), volume.is_alive(), volume.engine)).collect()
+        };
+        let look = |(key, is_alive, engine): (String, bool, Option<u64>)| {
+            if !is_alive {
+                return Err("its mount has died: it is mounted anew at kubelet's next call".to_owned());
+            }
+            let engine = engine.and_then(|id| self.engines.get(id));
+            let Some(engine) = engine else {
+                return Err("no engine serves it now: its readers wait for one".to_owned());
+            };
+            match engine.ask(&look_at(&key), &ToEngine::Look { key }, None, LOOKS_WITHIN) {
+                Ok(ToPlugin::Looked { health, .. }) => Ok(health),
+                Ok(_) => Err("the engine answered something else".to_owned()),
+                Err(failure) => Err(failure.message),
+            }
+        };
+        (!volumes.is_empty()).then(|| volumes.into_iter().map(look).collect())
+    }
+
+    /// Whether there is an engine.
+    pub fn has_engine(&self) -> bool {
+        self.engines.newest().is_some()
+    }
+}

@@ -1,0 +1,123 @@
+//! What a plugin must know after it was killed: a file for each volume, without secrets.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::volume::Volume;
+
+/// A volume of this node, and where pods see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub volume_id: String,
+    /// The name of its mount.
+    pub key: String,
+    pub volume: Volume,
+    pub memory_bytes: u64,
+    pub targets: Vec<Target>,
+}
+
+/// A place where a pod sees a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    pub path: PathBuf,
+    pub read_only: bool,
+    /// No other pod may have the volume.
+    pub is_single: bool,
+    /// A digest of all that was asked for, but for secrets: who asks for the same again has it already.
+    pub request: String,
+}
+
+/// The folder of the files.
+#[derive(Debug)]
+pub struct Records(PathBuf);
+
+impl Records {
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(folder: &Path) -> io::Result<Records> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Records(folder.to_owned()))
+    }
+
+    /// All that can be read, and what is wrong with the others.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn load(&self) -> io::Result<(Vec<Record>, Vec<String>)> {
+        let (mut records, mut notes) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let read = fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+            match read {
+                Ok(record) => records.push(record),
+                Err(error) => notes.push(format!("{}: {}", path.display(), flatout_engine::plain(&error))),
+            }
+        }
+        Ok((records, notes))
+    }
+
+    /// Whole at any moment.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save(&self, record: &Record) -> io::Result<()> {
+        let (path, new) = (self.path(&record.key), self.0.join(format!("{}.new", record.key)));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(record)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    }
+
+    pub fn remove(&self, key: &str) {
+        // What is left of it is looked at when the plugin is started again.
+        let _ = fs::remove_file(self.path(key));
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.0.join(format!("{key}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::Identity;
+
+    #[test]
+    fn records_outlive_the_plugin() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(&folder.path().join("volumes")).unwrap();
+        let volume = Volume {
+            source: "s3://models/".into(),
+            knobs: vec![("uid".into(), "0".into())],
+            system: Vec::new(),
+            no_permissions: false,
+            read_only: true,
+            identity: Identity::Driver,
+        };
+        let path = "/var/lib/kubelet/pods/1/volumes/mount".into();
+        let target = Target { path, read_only: true, is_single: false, request: "x".into() };
+        let record = Record {
+            volume_id: "models".into(),
+            key: "0123".into(),
+            volume,
+            memory_bytes: 1 << 28,
+            targets: vec![target],
+        };
+        records.save(&record).unwrap();
+        fs::write(folder.path().join("volumes/broken.json"), "{").unwrap();
+        fs::write(folder.path().join("volumes/0124.new"), "{").unwrap();
+        let (read, notes) = records.load().unwrap();
+        assert_eq!(read, [record]);
+        assert!(notes.len() == 1 && notes[0].contains("broken.json"), "{notes:?}");
+        records.remove("0123");
+        assert!(records.load().unwrap().0.is_empty());
+    }
+}

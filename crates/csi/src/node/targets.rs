@@ -1,0 +1,114 @@
+//! Mounts, seen and changed without asking the file system that is mounted: it may be dead, and whoever asks
+//! it would wait.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use flatout_mount::MountEntry;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// How long umount(2) may take, which should take none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether one of ours is mounted there, dead or alive.
+pub fn is_ours(mount: &MountEntry) -> bool {
+    mount.kind == "fuse.flatout"
+}
+
+/// The mount at that path, from the kernel's list.
+pub fn at(path: &Path) -> Option<MountEntry> {
+    flatout_mount::mount_at(path)
+}
+
+/// Makes the folder where nothing is mounted.
+///
+/// # Errors
+/// The system's.
+pub fn make(target: &Path) -> io::Result<()> {
+    match fs::create_dir(target) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && target.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(target),
+        made => made,
+    }
+}
+
+/// Shows `source` at `target`, too.
+///
+/// # Errors
+/// The system's.
+pub fn bind(source: &Path, target: &Path, read_only: bool, system: &[String]) -> io::Result<()> {
+    rustix::mount::mount_bind(source, target)?;
+    if !read_only {
+        return Ok(());
+    }
+    let has = |name: &str| system.iter().any(|option| option == name);
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOATIME;
+    // A remount that leaves these out would allow what the mount forbids.
+    flags |= if has("suid") { MountFlags::empty() } else { MountFlags::NOSUID };
+    flags |= if has("dev") { MountFlags::empty() } else { MountFlags::NODEV };
+    flags |= if has("noexec") { MountFlags::NOEXEC } else { MountFlags::empty() };
+    rustix::mount::mount_remount(target, flags, "").map_err(|errno| {
+        // A pod that may only read must not find one that it can write to.
+        let _ = rustix::mount::unmount(target, UnmountFlags::DETACH);
+        errno.into()
+    })
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nobody used it, or nothing was mounted.
+    Cleanly,
+    /// Somebody uses it still: it is out of sight, and ends when they do.
+    InUse,
+}
+
+/// Unmounts whatever of ours is mounted there, several times where it is there several times.
+///
+/// # Errors
+/// Something else is mounted there, the system's refusal, or no answer in time.
+pub fn unmount(path: &Path) -> io::Result<Unmounted> {
+    let mut how = Unmounted::Cleanly;
+    while let Some(mount) = at(path) {
+        if !is_ours(&mount) {
+            return Err(io::Error::other(format!("a mount of another kind is there: {}", mount.kind)));
+        }
+        how = match call(path, UnmountFlags::NOFOLLOW) {
+            Err(Errno::BUSY) => {
+                call(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?;
+                Unmounted::InUse
+            }
+            Err(Errno::INVAL) => how,
+            done => done.map(|()| how)?,
+        };
+    }
+    Ok(how)
+}
+
+/// umount(2) on a thread of its own, which a stuck one keeps.
+fn call(path: &Path, flags: UnmountFlags) -> Result<(), Errno> {
+    let (sender, done) = mpsc::channel();
+    let path = path.to_owned();
+    let work = move || {
+        // Nobody waits for it any more where it took too long.
+        let _ = sender.send(rustix::mount::unmount(&path, flags));
+    };
+    thread::Builder::new().name("umount".into()).spawn(work).map_err(|_| Errno::AGAIN)?;
+    done.recv_timeout(PATIENCE).unwrap_or(Err(Errno::TIMEDOUT))
+}
+
+/// Removes the folder, if it is there. It must be empty, and nothing mounted on it.
+///
+/// # Errors
+/// The system's: it holds files.
+pub fn remove(target: &Path) -> io::Result<()> {
+    match fs::remove_dir(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
