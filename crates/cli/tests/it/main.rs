@@ -8,6 +8,7 @@ mod cloud;
 mod commands;
 mod config;
 mod credentials;
+mod csi;
 mod doctor;
 mod ends;
 mod errors;

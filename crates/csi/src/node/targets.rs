@@ -39,24 +39,31 @@ pub fn make(target: &Path) -> io::Result<()> {
 
 /// Shows `source` at `target`, too.
 ///
+/// A remount that forbids writing holds in this mount namespace alone, and not where the mount has gone by
+/// propagation, as to kubelet and to pods. A bind of a mount that forbids it forbids it everywhere: so such
+/// a one is made beside the source first.
+///
 /// # Errors
 /// The system's.
 pub fn bind(source: &Path, target: &Path, read_only: bool, system: &[String]) -> io::Result<()> {
-    rustix::mount::mount_bind(source, target)?;
     if !read_only {
-        return Ok(());
+        return Ok(rustix::mount::mount_bind(source, target)?);
     }
+    let between = source.with_extension("ro");
+    unmount(&between)?;
+    make(&between)?;
     let has = |name: &str| system.iter().any(|option| option == name);
     let mut flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOATIME;
     // A remount that leaves these out would allow what the mount forbids.
     flags |= if has("suid") { MountFlags::empty() } else { MountFlags::NOSUID };
     flags |= if has("dev") { MountFlags::empty() } else { MountFlags::NODEV };
     flags |= if has("noexec") { MountFlags::NOEXEC } else { MountFlags::empty() };
-    rustix::mount::mount_remount(target, flags, "").map_err(|errno| {
-        // A pod that may only read must not find one that it can write to.
-        let _ = rustix::mount::unmount(target, UnmountFlags::DETACH);
-        errno.into()
-    })
+    let shown = rustix::mount::mount_bind(source, &between)
+        .and_then(|()| rustix::mount::mount_remount(&between, flags, ""))
+        .and_then(|()| rustix::mount::mount_bind(&between, target));
+    // What is left of it is cleared the next time.
+    let _ = unmount(&between).and_then(|_| remove(&between));
+    Ok(shown?)
 }
 
 /// How an unmount went.
