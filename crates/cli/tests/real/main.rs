@@ -10,6 +10,7 @@ use std::process::Command;
 mod both_ways;
 mod bucket;
 mod clients;
+mod csi;
 mod curl;
 mod guard;
 mod keys;

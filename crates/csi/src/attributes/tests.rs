@@ -1,1 +1,227 @@
 //! What volumes say of themselves, and what is made of it.
+
+use super::*;
+
+fn request(attributes: &[(&str, &str)]) -> VolumeRequest {
+    let attributes = attributes.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    VolumeRequest { attributes, ..VolumeRequest::default() }
+}
+
+fn with_secret(attributes: &[(&str, &str)], secrets: &[(&str, &str)]) -> VolumeRequest {
+    let secrets = secrets.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    VolumeRequest { secrets, ..request(attributes) }
+}
+
+#[track_caller]
+fn read_of(request: &VolumeRequest) -> ReadVolume {
+    read(request, &Cluster::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+fn knob<'a>(read: &'a ReadVolume, name: &str) -> Option<&'a str> {
+    read.volume.knobs.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+/// The PV of the seed, with nothing but the driver's name changed.
+#[test]
+fn a_volume_of_ack_is_read() {
+    let attributes = [
+        ("fuseType", "ossfs2"),
+        ("bucket", "cnfs-oss-test"),
+        ("path", "/subpath"),
+        ("url", "oss-cn-hangzhou-internal.aliyuncs.com"),
+        ("otherOpts", "-o close_to_open=false"),
+        ("csi.storage.k8s.io/pod.namespace", "default"),
+        ("csi.storage.k8s.io/serviceAccount.name", "trainer"),
+    ];
+    let secrets = [("akId", "LTAI"), ("akSecret", "SECRET")];
+    let read = read_of(&VolumeRequest { readers_only: true, ..with_secret(&attributes, &secrets) });
+    assert_eq!(read.volume.source, "oss://cnfs-oss-test/subpath/");
+    assert_eq!(knob(&read, "oss-endpoint"), Some("http://oss-cn-hangzhou-internal.aliyuncs.com"));
+    assert_eq!(knob(&read, "close-to-open"), Some("false"));
+    assert_eq!((knob(&read, "uid"), knob(&read, "read-only")), (Some("0"), Some("true")));
+    assert!(read.volume.read_only);
+    assert_eq!(read.volume.identity, Identity::Secret);
+    assert_eq!(read.secrets.keys.map(|keys| (keys.id, keys.secret)), Some(("LTAI".into(), "SECRET".into())));
+    assert_eq!(read.pod.subject(), "default/trainer");
+}
+
+#[test]
+fn a_volume_of_mountpoints_driver_is_read() {
+    let mount_options = ["allow-delete", "region us-west-2", "uid=1000"];
+    let mut wanted = request(&[("bucketName", "models")]);
+    wanted.mount_options = mount_options.map(str::to_owned).to_vec();
+    let read = read_of(&wanted);
+    assert_eq!(read.volume.source, "s3://models");
+    assert_eq!((knob(&read, "region"), knob(&read, "uid")), (Some("us-west-2"), Some("1000")));
+    assert_eq!(read.volume.identity, Identity::Driver);
+    let tokens = r#"{"sts.amazonaws.com":{"token":"T","expirationTimestamp":"2026-11-29T00:00:00Z"}}"#;
+    let pod = [
+        ("bucketName", "models"),
+        ("authenticationSource", "pod"),
+        ("stsRegion", "us-east-1"),
+        ("csi.storage.k8s.io/serviceAccount.tokens", tokens),
+    ];
+    let read = read_of(&request(&pod));
+    assert_eq!(read.volume.identity, Identity::EksPod);
+    assert_eq!(read.secrets.tokens["sts.amazonaws.com"], "T");
+    let with_role = [&pod[..], &[("roleArn", "arn:aws:iam::1:role/reader")]].concat();
+    let identity = read_of(&request(&with_role)).volume.identity;
+    let region = Some("us-east-1".to_owned());
+    let role = "arn:aws:iam::1:role/reader".to_owned();
+    assert_eq!(identity, Identity::Irsa { role, region, token: TokenOf::Workload });
+}
+
+#[test]
+fn endpoints_are_completed_as_ack_does() {
+    let check = |url: &str, want: &str| {
+        let read = read_of(&request(&[("bucket", "b"), ("url", url)]));
+        assert_eq!(knob(&read, "oss-endpoint"), Some(want));
+    };
+    check("oss-cn-hangzhou.aliyuncs.com", "https://oss-cn-hangzhou.aliyuncs.com");
+    check("oss-cn-hangzhou-internal.aliyuncs.com", "http://oss-cn-hangzhou-internal.aliyuncs.com");
+    check("http://127.0.0.1:9000", "http://127.0.0.1:9000");
+}
+
+#[test]
+fn places_are_bucket_and_folder() {
+    let check = |attributes: &[(&str, &str)], want: &str| {
+        assert_eq!(read_of(&request(attributes)).volume.source, want, "{attributes:?}");
+    };
+    check(&[("bucket", "b")], "oss://b");
+    check(&[("BUCKET", " b "), ("Path", "/")], "oss://b");
+    check(&[("bucket", "b"), ("path", "/a//b/")], "oss://b/a//b/");
+    check(&[("source", "s3://b/x"), ("path", "y")], "s3://b/x/y/");
+}
+
+#[test]
+fn roles_are_read() {
+    let check = |more: &[(&str, &str)], want: Result<Identity, &str>| {
+        let attributes = [&[("bucket", "b"), ("authType", "rrsa")], more].concat();
+        let cluster = Cluster { alibaba_account: Some("7".into()), alibaba_cluster: Some("c1".into()) };
+        let got = read(&request(&attributes), &cluster).map(|read| read.volume.identity);
+        match want {
+            Ok(want) => assert_eq!(got, Ok(want), "{more:?}"),
+            Err(says) => assert!(got.clone().unwrap_err().to_string().contains(says), "{got:?}"),
+        }
+    };
+    let rrsa = |role: &str, provider: &str, then: Option<SecondRole>, token| Identity::Rrsa {
+        role: role.into(),
+        provider: provider.into(),
+        session: None,
+        then,
+        token,
+    };
+    check(
+        &[("roleName", "reader")],
+        Ok(rrsa("acs:ram::7:role/reader", "acs:ram::7:oidc-provider/ack-rrsa-c1", None, TokenOf::Driver)),
+    );
+    let then = SecondRole { role: "other".into(), external_id: Some("x".into()) };
+    check(
+        &[
+            ("roleArn", "r"),
+            ("oidcProviderArn", "p"),
+            ("assumeRoleArn", "other"),
+            ("externalId", "x"),
+            ("authenticationSource", "pod"),
+        ],
+        Ok(rrsa("r", "p", Some(then), TokenOf::Workload)),
+    );
+    check(&[], Err("rrsa wants roleArn and oidcProviderArn, or roleName"));
+    check(&[("roleArn", "r")], Err("roleArn: oidcProviderArn is wanted with it"));
+    check(&[("oidcProviderArn", "p")], Err("oidcProviderArn: roleArn is wanted with it"));
+    check(&[("roleName", "r"), ("externalId", "x")], Err("externalId: assumeRoleArn is wanted with it"));
+    check(&[("roleName", "r"), ("stsRegion", "x")], Err("stsRegion: has no effect"));
+    let unknown =
+        read(&request(&[("bucket", "b"), ("authType", "rrsa"), ("roleName", "r")]), &Cluster::default());
+    assert!(unknown.unwrap_err().to_string().contains("set alibaba.accountId"));
+    let machine = read_of(&request(&[("bucket", "b"), ("authType", "sts"), ("ramRole", "node")]));
+    assert_eq!(machine.volume.identity, Identity::Machine { role: "node".into() });
+    let public = read_of(&with_secret(
+        &[("bucket", "b"), ("authType", "public")],
+        &[("akId", "x"), ("akSecret", "y")],
+    ));
+    assert_eq!(public.volume.identity, Identity::Anonymous);
+}
+
+#[test]
+fn a_group_may_write_unless_modes_say_otherwise() {
+    let grouped = |mut request: VolumeRequest| {
+        request.group = "2000".to_owned();
+        read_of(&request)
+    };
+    let read = grouped(request(&[("bucket", "b")]));
+    assert_eq!((knob(&read, "gid"), knob(&read, "dir-mode")), (Some("2000"), Some("0770")));
+    let read = grouped(request(&[("bucket", "b"), ("otherOpts", "-o gid=5,file_mode=0640")]));
+    assert_eq!((knob(&read, "gid"), knob(&read, "file-mode")), (Some("5"), Some("0640")));
+}
+
+#[test]
+fn memory_is_the_volumes_own_share() {
+    let read = read_of(&request(&[("bucket", "b"), ("memory", "1GiB"), ("isolation", "pod")]));
+    assert_eq!((read.memory_bytes, knob(&read, "memory"), read.is_isolated), (Some(1 << 30), None, true));
+    let read = read_of(&request(&[("bucket", "b"), ("otherOpts", "-o total_mem_limit=1073741824")]));
+    assert_eq!(read.memory_bytes, Some(1 << 30));
+}
+
+#[test]
+fn what_means_nothing_is_refused_by_name() {
+    let check = |attributes: &[(&str, &str)], says: &str| {
+        let error = read(&request(attributes), &Cluster::default()).map(drop).unwrap_err().to_string();
+        assert!(error.contains(says), "{attributes:?}: {error}");
+    };
+    check(&[], "no bucket is named");
+    check(&[("bucket", "b"), ("bucketName", "b")], "write one of source, bucket and bucketName");
+    check(&[("bucket", "b/x")], "its folder belongs into path");
+    check(&[("bucket", "b"), ("BUCKET", "c")], "contradicts");
+    check(&[("bucket", "b"), ("buckte", "b")], "buckte: is no attribute of a volume: did you mean bucket?");
+    check(&[("bucket", "b"), ("url", "b.oss-cn-hangzhou.aliyuncs.com")], "is the address of a bucket");
+    check(&[("bucket", "b"), ("fuseType", "s3fs")], "fuseType: 's3fs' is none of");
+    check(&[("bucket", "b"), ("otherOpts", "ro")], "otherOpts: 'ro' is no option: write -o NAME");
+    check(&[("bucket", "b"), ("otherOpts", "-o")], "otherOpts: '-o' is no option");
+    check(&[("bucket", "b"), ("otherOpts", "-o frobnicate")], "-o frobnicate: is no option");
+    check(&[("bucket", "b"), ("otherOpts", "-o log=/x")], "log: is of the driver");
+    check(&[("bucket", "b"), ("sigVersion", "v2")], "sigVersion: 'v2' is neither v1 nor v4");
+    check(&[("bucket", "b"), ("encrypted", "kms")], "encrypted: the bucket's own encryption decides");
+    check(&[("bucket", "b"), ("dnsPolicy", "Default")], "dnsPolicy: there is no pod for each volume");
+    check(&[("bucket", "b"), ("parallel", "x")], "parallel");
+    check(&[("bucket", "b"), ("isolation", "node")], "isolation: 'node' is neither shared nor pod");
+    check(&[("bucket", "b"), ("authType", "magic")], "authType: 'magic' is none of");
+    check(&[("bucket", "b"), ("akId", "x")], "akId and akSecret are wanted together");
+    check(&[("bucket", "b"), ("roleName", "x"), ("akId", "x"), ("akSecret", "y")], "roleName: has no effect");
+}
+
+#[test]
+fn halves_of_pairs_are_refused() {
+    let half = read(&with_secret(&[("bucket", "b")], &[("akSecret", "HIDDEN")]), &Cluster::default());
+    let error = half.map(drop).unwrap_err().to_string();
+    assert_eq!(error, "Secret: it has akSecret and no akId");
+}
+
+#[test]
+fn every_row_of_the_tables_can_be_found() {
+    let mut names: Vec<String> = table::names().map(str::to_ascii_lowercase).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "a name stands twice");
+    for key in table::TABLES.iter().flat_map(|table| table.keys) {
+        assert_eq!(table::find(&key.name.to_uppercase()).unwrap().name, key.name);
+        // A name of ours would hide a knob.
+        assert!(knob_of(key.name).is_none_or(|knob| knob.name == "region"), "{}", key.name);
+        if let Meaning::Is(_, why) | Meaning::Refused(why) = key.meaning {
+            assert!(!why.ends_with('.') && !why.contains('\n'), "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn tokens_are_of_the_secret_first() {
+    let of = |token: &str| format!(r#"{{"sts.aliyuncs.com":{{"token":"{token}"}}}}"#);
+    let name = "csi.storage.k8s.io/serviceAccount.tokens";
+    let both = with_secret(&[("bucket", "b"), (name, &of("old"))], &[(name, &of("new"))]);
+    assert_eq!(read_of(&both).secrets.tokens["sts.aliyuncs.com"], "new");
+    let broken = request(&[("bucket", "b"), (name, "{\"sts\": 7 HIDDEN")]);
+    let error = read(&broken, &Cluster::default()).map(drop).unwrap_err().to_string();
+    assert!(!error.contains("HIDDEN") && error.contains("no list of tokens"), "{error}");
+}

@@ -1,5 +1,5 @@
-//! The Kubernetes driver, as kubelet calls it: the plugin in a mount namespace of its own, an engine of a user
-//! without rights in another, and targets that are seen here by propagation, as a node sees them.
+//! The Kubernetes driver, as kubelet calls it: the plugin in a mount namespace of its own, an engine of a
+//! user without rights in another, and targets that are seen here by propagation, as a node sees them.
 
 mod controller;
 mod deaths;
