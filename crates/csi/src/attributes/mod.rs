@@ -5,6 +5,9 @@ mod secrets;
 pub mod table;
 
 #[cfg(test)]
+#[path = "pages_tests.rs"]
+mod pages;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};

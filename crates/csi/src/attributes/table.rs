@@ -1,5 +1,5 @@
-//! The keys of volumes: ours, those of ACK's driver, those of mountpoint's. docs/kubernetes.md and the pages
-//! from-ack-ossfs2 and from-mountpoint-csi are made of these rows.
+//! The keys of volumes: ours, those of ACK's driver, those of mountpoint's. The pages volume-attributes,
+//! from-ack-ossfs2 and from-mountpoint-csi of docs/ are made of these rows.
 
 /// A key of `volumeAttributes`, of the parameters of a storage class, or of an inline volume.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ pub const TABLES: &[Table] = &[
 ];
 
 const OWN: &[Key] = &[
-    read("source", Field::Source, "s3://BUCKET/PREFIX or oss://BUCKET/PREFIX"),
-    read("isolation", Field::Isolation, "shared, or pod for an engine of its own"),
+    read("source", Field::Source, "the bucket or folder: s3://BUCKET/PREFIX or oss://BUCKET/PREFIX"),
+    read("isolation", Field::Isolation, "shared; pod, for an engine of its own, is refused yet"),
 ];
 
 const NO_FUSE_POD: &str =
