@@ -305,12 +305,17 @@ Each finding is good, a note (it costs speed, or may) or bad (transfers fail by 
 that of the worst: 1 failed, 4 usage, 5 access refused (keys, policy, clock), 6 throttled.";
 
 pub const CSI: &str = "\
+Examples:
+  flatout csi node --endpoint unix:///csi/csi.sock --node-name worker-1
+  flatout csi engine --metrics 0.0.0.0:9102
+  flatout csi controller --endpoint unix:///csi/csi.sock
+
 The driver has three parts, which the chart deploy/charts/flatout-csi installs: on every node a plugin, which mounts, and an engine without privileges, which serves; and one controller. docs/kubernetes.md says what volumes may say of themselves.";
 
 pub const CSI_NODE: &str = "\
 Examples:
   flatout csi node --endpoint unix:///csi/csi.sock --node-name worker-1
-  flatout csi node --endpoint unix:///csi/csi.sock --node-name worker-1 --memory 8GiB --volume-memory 512MiB
+  flatout csi node --endpoint /csi/csi.sock --node-name worker-1 --memory 8GiB
 
 It ends with SIGTERM and leaves its mounts to the next plugin, to which the engine gives the kernel's connections back. Readers do not notice.";
 

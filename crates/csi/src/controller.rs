@@ -308,6 +308,8 @@ fn new_volume(request: CreateVolumeRequest, cluster: &Cluster) -> Result<NewVolu
         .map_err(|error| Status::invalid_argument(format!("{name}: {error}")))?;
     let key = format!("{}{name}/", shared.key());
     let own = shared.with_key(key).expect("what is in a bucket takes another key");
+    // There is no pod whose token it could be: the controller's own is asked for the same role.
+    read.volume.identity = read.volume.identity.of_driver();
     let knobs = read.volume.knobs.iter().filter(|(name, _)| OF_PLACES.contains(&name.as_str()));
     let identity = Some(read.volume.identity.clone())
         .filter(|identity| !matches!(identity, Identity::Secret | Identity::Driver));

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
@@ -18,6 +19,11 @@ use crate::node::{NodeService, Plugin};
 use crate::proto::controller_server::ControllerServer;
 use crate::proto::identity_server::IdentityServer;
 use crate::proto::node_server::NodeServer;
+
+/// How long a plugin that is to end waits for an engine that holds its mounts, too: less than kubelet's
+/// patience.
+const ALONE_AT_MOST: Duration = Duration::from_secs(25);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Where a plugin is called.
 #[derive(Debug)]
@@ -72,8 +78,14 @@ pub async fn serve_node(
     let identity = IdentityService { driver: plugin.driver().to_owned(), probe };
     let router = Server::builder()
         .add_service(IdentityServer::new(identity))
-        .add_service(NodeServer::new(NodeService::new(plugin)));
-    serve(router, socket, end).await
+        .add_service(NodeServer::new(NodeService::new(plugin.clone())));
+    serve(router, socket, end).await?;
+    // An engine that is just started anew takes over first.
+    let since = Instant::now();
+    while plugin.is_alone() && since.elapsed() < ALONE_AT_MOST {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
 }
 
 /// Answers external-provisioner until `end` comes.

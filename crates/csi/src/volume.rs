@@ -107,6 +107,18 @@ impl Identity {
         }
     }
 
+    /// The same role, for the token of the driver's own pod.
+    pub fn of_driver(&self) -> Identity {
+        match self.clone() {
+            Identity::EksPod => Identity::Driver,
+            Identity::Rrsa { role, provider, session, then, .. } => {
+                Identity::Rrsa { role, provider, session, then, token: TokenOf::Driver }
+            }
+            Identity::Irsa { role, region, .. } => Identity::Irsa { role, region, token: TokenOf::Driver },
+            same => same,
+        }
+    }
+
     /// Whether the keys are those of the pod's service account.
     pub fn is_of_workload(&self) -> bool {
         match self {

@@ -37,4 +37,4 @@ pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, Unserve
 pub use table::{MountEntry, at as mount_at};
 pub use takeover::{LastingMount, SharedMemory, receive, send};
 pub use timings::{BOUNDS, Observer, OnError, Timed, Timing, Timings};
-pub use unmount::{DaemonState, ExistingMount, unmount};
+pub use unmount::{DaemonState, ExistingMount, daemon_at, unmount};

@@ -172,7 +172,7 @@ pub enum DaemonState {
 
 /// Asks on a thread of its own, which a silent daemon keeps. By statfs(2): the kernel may answer stat(2) from
 /// its cache after the daemon died.
-pub(crate) fn daemon_at(point: &Path) -> DaemonState {
+pub fn daemon_at(point: &Path) -> DaemonState {
     let (sender, receiver) = mpsc::channel();
     let point = point.to_owned();
     let look = move || {

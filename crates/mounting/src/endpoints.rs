@@ -75,20 +75,22 @@ pub struct MetricsEndpoint {
 }
 
 impl MetricsEndpoint {
-    /// Answers at `/metrics` with those of all `mounts` of then.
+    /// Answers at `/metrics` with those of all `mounts` of then, at `/healthz`, and at `/readyz` where
+    /// `is_ready`.
     ///
     /// # Errors
     /// The address cannot be listened on.
     pub fn serve(
         address: SocketAddr,
         mounts: impl Fn() -> Vec<MountStats> + Send + Sync + 'static,
+        is_ready: impl Fn() -> bool + Send + Sync + 'static,
     ) -> io::Result<MetricsEndpoint> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let routes: Routes = Arc::new(move |path| match path {
             "/metrics" => Some(metrics(prometheus(&mounts()))),
-            // For probes of life.
-            "/healthz" => Some(StatusDocument { content_type: "text/plain", body: "ok\n".to_owned() }),
+            "/healthz" => Some(ok()),
+            "/readyz" if is_ready() => Some(ok()),
             _ => None,
         });
         Ok(MetricsEndpoint { address, _server: StatusServer::start(None, Some((listener, routes)))? })
@@ -98,6 +100,11 @@ impl MetricsEndpoint {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// For probes of life.
+fn ok() -> StatusDocument {
+    StatusDocument { content_type: "text/plain", body: "ok\n".to_owned() }
 }
 
 fn metrics(body: String) -> StatusDocument {

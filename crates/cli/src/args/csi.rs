@@ -69,7 +69,8 @@ pub struct CsiEngine {
     /// The folder that it shares with the node's plugin
     #[arg(long, value_name = "DIR", default_value = "/var/lib/flatout-csi", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// Answer with metrics of all volumes at http://ADDR:PORT/metrics, and at /healthz
+    /// Answer with metrics of all volumes at http://ADDR:PORT/metrics, at /healthz, and at /readyz once the
+    /// plugin has taken it
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_metrics_address)]
     pub metrics: Option<SocketAddr>,
     /// How long files that are being written are waited for when it is to end

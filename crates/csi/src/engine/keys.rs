@@ -30,6 +30,13 @@ const EKS_AGENT: &str = "http://169.254.170.23/v1/credentials";
 
 /// Variables by which identities are found; those of the engine's own pod are for volumes that say so.
 const OF_IDENTITIES: [&str; 3] = ["AWS_", "ALIBABA_CLOUD_", "OSS_"];
+/// Those that say how the machine's own role is found.
+const OF_MACHINES: [&str; 1] = ["ALIBABA_CLOUD_ECS_METADATA_SERVICE"];
+/// A role's variable, and those of its token.
+const TOKENS_OF_ROLES: [(&str, &[&str]); 2] = [
+    ("ALIBABA_CLOUD_ROLE_ARN", &["ALIBABA_CLOUD_OIDC_TOKEN_FILE", "ALIBABA_CLOUD_OIDC_PROVIDER_ARN"]),
+    ("AWS_ROLE_ARN", &["AWS_WEB_IDENTITY_TOKEN_FILE"]),
+];
 /// Variables of the engine's own pod that hold for every volume.
 const OF_ROADS: [&str; 5] = ["_PROXY", "_proxy", "AWS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
@@ -107,13 +114,23 @@ pub fn surroundings(
     match &volume.identity {
         Identity::Anonymous => {}
         Identity::Driver | Identity::Machine { .. } => {
+            let prefixes = match volume.identity {
+                Identity::Driver => &OF_IDENTITIES[..],
+                _ => &OF_MACHINES[..],
+            };
             let known = own.iter().filter(|(variable, _)| {
                 let variable = name(variable);
-                OF_IDENTITIES.iter().any(|prefix| variable.starts_with(prefix))
+                prefixes.iter().any(|prefix| variable.starts_with(prefix))
             });
             found.extend(known.map(|(variable, value)| (variable.clone(), value.clone())));
             if let Identity::Machine { role } = &volume.identity {
                 found.insert("ALIBABA_CLOUD_ECS_METADATA".into(), role.into());
+            }
+            // A token without a role is there for volumes that name one.
+            for (role, of_token) in TOKENS_OF_ROLES {
+                if !found.contains_key(&OsString::from(role)) {
+                    of_token.iter().for_each(|variable| drop(found.remove(&OsString::from(variable))));
+                }
             }
         }
         Identity::Secret => {
@@ -130,9 +147,11 @@ pub fn surroundings(
         }
         Identity::Rrsa { role, provider, session, then, token: of } => {
             let file = token(AUDIENCE_ALIBABA, *of, "ALIBABA_CLOUD_OIDC_TOKEN_FILE")?;
-            let region = volume.knobs.iter().find(|(name, _)| name == "oss-region");
-            if let Some((_, region)) = region {
-                set("ALIBABA_CLOUD_STS_REGION", region);
+            if let Some((region, is_internal)) = sts_of(volume) {
+                set("ALIBABA_CLOUD_STS_REGION", &region);
+                if is_internal {
+                    set("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED", "true");
+                }
             }
             let own = |name: &str| own.get(&OsString::from(name)).and_then(|value| value.to_str());
             for name in ["ALIBABA_CLOUD_STS_ENDPOINT", "ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED"] {
@@ -188,6 +207,23 @@ pub fn surroundings(
         }
     }
     Ok(found)
+}
+
+/// The region whose STS is asked for an OSS volume, and whether from within its network: as its settings say,
+/// else as its endpoint does, `oss-REGION[-internal].aliyuncs.com`.
+fn sts_of(volume: &Volume) -> Option<(String, bool)> {
+    let knob = |name: &str| {
+        let found = volume.knobs.iter().rfind(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    let host = knob("oss-endpoint").map(|url| url.rsplit("//").next().unwrap_or(url));
+    let of_host = host.and_then(|host| host.strip_prefix("oss-")?.split_once(".aliyuncs.com"));
+    let of_host = of_host.map(|(region, _)| match region.strip_suffix("-internal") {
+        Some(region) => (region, true),
+        None => (region, false),
+    });
+    let region = knob("oss-region").or(of_host.map(|(region, _)| region))?;
+    Some((region.to_owned(), of_host.is_some_and(|(_, is_internal)| is_internal)))
 }
 
 /// The keys of one volume. What it asks can be changed while it is in use.

@@ -55,6 +55,8 @@ struct State {
     prepared: HashMap<String, Prepared>,
     served: HashMap<String, Served>,
     is_leaving: bool,
+    /// The plugin has answered.
+    is_welcome: bool,
 }
 
 impl Engine {
@@ -65,10 +67,11 @@ impl Engine {
         let engine = Arc::new(Engine { serving, state: Mutex::default(), drain: options.drain, log });
         let shown = Arc::downgrade(&engine);
         let metrics = options.metrics.map(|address| {
-            MetricsEndpoint::serve(address, move || {
-                shown.upgrade().map_or_else(Vec::new, |engine| engine.stats())
-            })
-            .map_err(|error| Failure::internal(&format!("metrics: {address}"), &error))
+            let asked = shown.clone();
+            let stats = move || shown.upgrade().map_or_else(Vec::new, |engine| engine.stats());
+            let is_ready = move || asked.upgrade().is_some_and(|engine| engine.is_ready());
+            MetricsEndpoint::serve(address, stats, is_ready)
+                .map_err(|error| Failure::internal(&format!("metrics: {address}"), &error))
         });
         Ok((engine, metrics.transpose()?))
     }
@@ -87,7 +90,8 @@ impl Engine {
                     if let Err(error) = self.converse(&socket) {
                         self.log.say(&format!("engine: the plugin: {}", flatout_engine::plain(&error)));
                     }
-                    self.state().plugin = None;
+                    let mut state = self.state();
+                    (state.plugin, state.is_welcome) = (None, false);
                 }
                 Err(error) if !was_away => {
                     was_away = true;
@@ -138,7 +142,10 @@ impl Engine {
 
     fn obey(self: &Arc<Engine>, message: ToEngine, mount: Option<LastingMount>) {
         let said = match message {
-            ToEngine::Welcome => return self.log.say("engine: connected with the node's plugin"),
+            ToEngine::Welcome => {
+                self.state().is_welcome = true;
+                return self.log.say("engine: connected with the node's plugin");
+            }
             ToEngine::Refused { why } => {
                 self.log.say(&format!("engine: {why}: this one ends"));
                 std::process::exit(1);
@@ -227,6 +234,17 @@ impl Engine {
         self.state().served.values().map(Served::stats).collect()
     }
 
+    /// Nothing is unmounted, and no thread ends what it does.
+    fn exit(&self) -> ! {
+        self.serving.remove_key_files();
+        std::process::exit(0);
+    }
+
+    /// Whether a plugin has taken it.
+    pub fn is_ready(&self) -> bool {
+        self.state().is_welcome
+    }
+
     /// Leaves every mount to the next engine, once nothing is lost by that; ends the process. Files whose
     /// bytes are not all sent are waited for.
     pub fn leave(&self) -> ! {
@@ -250,13 +268,19 @@ impl Engine {
                 }
                 Err(not_now) => Some((volume, not_now)),
             });
-            let Some((volume, not_now)) = busy else {
-                self.log.say(&format!("engine: leaves {} volumes to the next", handovers.len()));
-                std::process::exit(0);
-            };
-            if since.elapsed() > self.drain {
-                self.log.say(&format!("engine: leaves although something is under way: {volume}: {not_now}"));
-                std::process::exit(0);
+            // Without a plugin nobody would hold the mounts.
+            let is_held = handovers.is_empty() || self.state().plugin.is_some();
+            match busy {
+                None if is_held => {
+                    self.log.say(&format!("engine: leaves {} volumes to the next", handovers.len()));
+                    self.exit();
+                }
+                Some((volume, not_now)) if is_held && since.elapsed() > self.drain => {
+                    let why = format!("{volume}: {not_now}");
+                    self.log.say(&format!("engine: leaves although something is under way: {why}"));
+                    self.exit();
+                }
+                _ => {}
             }
             paused.iter().for_each(|handover| handover.resume());
             thread::sleep(PAUSE);

@@ -129,6 +129,11 @@ impl Serving {
         Ok(Serving { folder: folder.clone(), clients: Clients::new(environment)?, log })
     }
 
+    /// Before the process ends.
+    pub fn remove_key_files(&self) {
+        let _ = std::fs::remove_dir_all(self.clients.key_files.path());
+    }
+
     /// Lists the root of the bucket's folder.
     ///
     /// # Errors

@@ -140,6 +140,8 @@ impl Engines {
     ) -> io::Result<()> {
         for own in [folder.engine(), folder.state()] {
             DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
+            // It may have been there: kubelet makes folders that pods name.
+            fs::set_permissions(&own, Permissions::from_mode(0o700))?;
             chown(&own, Some(user), Some(user))?;
         }
         let path = folder.socket();

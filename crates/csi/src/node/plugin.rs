@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
-use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
 
 use super::engines::{Engine, Engines, Volumes, look_at};
@@ -68,6 +67,8 @@ pub(super) struct Volume {
     pub mount: Option<LastingMount>,
     /// Who serves it.
     pub engine: Option<u64>,
+    /// It was mounted, and nobody can serve that mount any more.
+    pub is_lost: bool,
 }
 
 impl Volume {
@@ -101,24 +102,6 @@ pub struct Publish {
     pub request: VolumeRequest,
 }
 
-impl Publish {
-    /// A digest of all that is asked for but secrets, which change.
-    fn digest(&self) -> String {
-        let mut attributes: Vec<_> = self
-            .request
-            .attributes
-            .iter()
-            .filter(|(name, _)| !name.starts_with("csi.storage.k8s.io/"))
-            .collect();
-        attributes.sort();
-        let VolumeRequest { mount_options, fs_type, group, readers_only, .. } = &self.request;
-        let all = (&self.volume_id, self.read_only, self.is_single, attributes);
-        let all = (all, mount_options, fs_type, group, readers_only);
-        let bytes = serde_json::to_vec(&all).expect("it is text");
-        Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
 impl Plugin {
     /// Takes up what a plugin before has left, and listens for engines.
     ///
@@ -134,14 +117,14 @@ impl Plugin {
         let user = options.engine_user;
         let state = Mutex::default();
         let plugin = Arc::new(Plugin { options, records, engines: Arc::default(), state, log });
-        let count = found.len();
         for record in found {
-            let volume = Volume { secrets: Secrets::default(), mount: None, engine: None, record };
+            let volume =
+                Volume { secrets: Secrets::default(), mount: None, engine: None, is_lost: false, record };
             plugin.state().volumes.insert(volume.record.key.clone(), volume);
         }
         let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(plugin.clone()));
         plugin.engines.listen(&folder, user, volumes, &plugin.log).map_err(refused)?;
-        plugin.settle(count);
+        plugin.settle();
         Ok(plugin)
     }
 
@@ -196,9 +179,10 @@ impl Plugin {
         let invalid = |error: attributes::AttributeError| {
             Failure::new(Code::InvalidArgument, format!("{volume_id}: {error}"))
         };
-        let digest = publish.digest();
         if let Some((key, known)) = self.key_of_target(volume_id, &publish.target) {
-            if known.request != digest {
+            // What else a volume says of itself counts when a pod is started: its PV may be changed at any time.
+            let asked = (publish.read_only, publish.is_single, publish.request.readers_only);
+            if asked != (known.read_only, known.is_single, known.readers_only) {
                 return Err(Failure::new(
                     Code::AlreadyExists,
                     format!(
@@ -218,9 +202,9 @@ impl Plugin {
         let key = read.volume.key(volume_id, subject.as_deref());
         let target = Target {
             path: publish.target.clone(),
-            read_only: publish.read_only || read.volume.read_only,
+            read_only: publish.read_only,
             is_single: publish.is_single,
-            request: digest,
+            readers_only: publish.request.readers_only,
         };
         self.clear_target(&target.path)?;
         let is_new = !self.state().volumes.contains_key(&key);
@@ -248,8 +232,8 @@ impl Plugin {
             let volume = state.volumes.get(key).filter(|volume| volume.is_alive());
             volume.and_then(|volume| volume.mount.as_ref()?.device())
         };
-        let shown = targets::at(&known.path).filter(targets::is_ours).map(|mount| mount.device);
-        if device.is_some() && device == shown {
+        let shown = targets::at(&known.path).filter(targets::is_of_a_driver).map(|mount| mount.device);
+        if device.is_some() && device == shown || device.is_none() && !targets::is_dead(&known.path) {
             return Ok(());
         }
         self.clear_target(&known.path)?;
@@ -317,7 +301,8 @@ impl Plugin {
             memory_bytes,
             targets: Vec::new(),
         };
-        let volume = Volume { record, secrets: read.secrets.clone(), mount: None, engine: None };
+        let volume =
+            Volume { record, secrets: read.secrets.clone(), mount: None, engine: None, is_lost: false };
         state.volumes.insert(key.to_owned(), volume);
         Ok(())
     }
@@ -341,6 +326,13 @@ impl Plugin {
     fn serve_and_bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
         let is_alive = self.state().volumes.get(key).is_some_and(Volume::is_alive);
         if !is_alive {
+            let point = self.options.folder.mounts().join(key);
+            if !targets::is_dead(&point) {
+                return Err(Failure::new(
+                    Code::Unavailable,
+                    "its engine serves it, and has not told this plugin yet: it is tried again",
+                ));
+            }
             self.mount(key)?;
         }
         self.bind(key, target)
@@ -420,7 +412,7 @@ impl Plugin {
             name(failure)
         })?;
         if let Some(volume) = self.state().volumes.get_mut(key) {
-            (volume.mount, volume.engine) = (Some(mount), Some(engine.id));
+            (volume.mount, volume.engine, volume.is_lost) = (Some(mount), Some(engine.id), false);
         }
         for target in others {
             let shown = self.clear_target(&target.path).and_then(|()| self.bind(key, &target));
@@ -521,6 +513,13 @@ impl Plugin {
             }
         };
         (!volumes.is_empty()).then(|| volumes.into_iter().map(look).collect())
+    }
+
+    /// Whether this process alone holds a mount: with its end its users would get errors.
+    pub fn is_alone(&self) -> bool {
+        let state = self.state();
+        let mut held = state.volumes.values().filter(|volume| volume.is_alive());
+        held.any(|volume| volume.engine.and_then(|id| self.engines.get(id)).is_none())
     }
 
     /// Whether there is an engine.

@@ -27,8 +27,8 @@ pub struct Target {
     pub read_only: bool,
     /// No other pod may have the volume.
     pub is_single: bool,
-    /// A digest of all that was asked for, but for secrets: who asks for the same again has it already.
-    pub request: String,
+    /// The access mode allows no writer.
+    pub readers_only: bool,
 }
 
 /// The folder of the files.
@@ -103,7 +103,7 @@ mod tests {
             identity: Identity::Driver,
         };
         let path = "/var/lib/kubelet/pods/1/volumes/mount".into();
-        let target = Target { path, read_only: true, is_single: false, request: "x".into() };
+        let target = Target { path, read_only: true, is_single: false, readers_only: true };
         let record = Record {
             volume_id: "models".into(),
             key: "0123".into(),

@@ -8,51 +8,74 @@ use flatout_mount::LastingMount;
 
 use super::engines::{Engine, Volumes};
 use super::plugin::{Plugin, SERVES_WITHIN, Volume};
-use super::records::Record;
+use super::records::{Record, Target};
 use super::targets;
 use crate::link::{Assignment, Failure, ToEngine};
 
 /// How long engines have to say what they serve, when a plugin is started that knows of volumes.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+const STEP: Duration = Duration::from_millis(20);
 
 impl Plugin {
-    /// Waits for engines to say what they serve; what nobody serves then is cleared, or mounted anew.
-    pub(super) fn settle(self: &Arc<Plugin>, count: usize) {
+    /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or mounted
+    /// anew; what an engine has that is late is left to it.
+    pub(super) fn settle(self: &Arc<Plugin>) {
         let mut waited = Duration::ZERO;
-        let step = Duration::from_millis(20);
-        let is_whole = |plugin: &Plugin| plugin.state().volumes.values().all(|volume| volume.mount.is_some());
-        while count > 0 && !is_whole(self) && waited < SETTLES_WITHIN {
-            thread::sleep(step);
-            waited += step;
-        }
-        let lost: Vec<Record> = {
-            let state = self.state();
-            let lost = state.volumes.values().filter(|volume| volume.mount.is_none());
-            lost.map(|volume| volume.record.clone()).collect()
-        };
-        for mut record in lost {
-            // Where nothing is mounted any more the node was started anew, or kubelet has cleared it.
-            record
-                .targets
-                .retain(|target| targets::at(&target.path).is_some_and(|mount| targets::is_ours(&mount)));
-            if record.targets.is_empty() {
-                self.log.say(&format!("{}: nothing is mounted any more", record.volume_id));
-                self.clear(&record.key);
-                continue;
-            }
-            let how = match record.volume.identity.needs_secrets() {
-                true => "its keys come with kubelet's next call: its users get errors until then",
-                false => "it is mounted anew as soon as an engine is there",
+        let mounts = self.options().folder.mounts();
+        let is_open = |volume: &Volume| volume.mount.is_none();
+        loop {
+            let open: Vec<Record> = {
+                let state = self.state();
+                let open = state.volumes.values().filter(|volume| is_open(volume));
+                open.map(|volume| volume.record.clone()).collect()
             };
-            self.log.say(&format!("{}: plugin and engine have died: {how}", record.volume_id));
-            // Whoever uses it is told now, and does not wait.
-            self.unmount_shared(&record.key);
-            if let Some(volume) = self.state().volumes.get_mut(&record.key) {
-                volume.record = record;
+            if open.is_empty() {
+                break;
             }
+            for record in &open {
+                if targets::is_dead(&mounts.join(&record.key)) {
+                    self.clear_dead(record.clone());
+                }
+            }
+            let is_late = |record: &Record| {
+                let state = self.state();
+                let known = state.volumes.get(&record.key);
+                known.is_some_and(|volume| is_open(volume) && !volume.is_lost)
+            };
+            if !open.iter().any(is_late) {
+                break;
+            }
+            if waited >= SETTLES_WITHIN {
+                self.log.say("volumes are served by an engine that has not come back yet");
+                break;
+            }
+            thread::sleep(STEP);
+            waited += STEP;
         }
-        let plugin = self.clone();
-        let _ = thread::Builder::new().name("assign".into()).spawn(move || plugin.assign());
+        self.assign();
+    }
+
+    /// Of a volume whose engine and plugin have died.
+    fn clear_dead(&self, mut record: Record) {
+        // Where nothing is mounted any more the node was started anew, or kubelet has cleared it.
+        let is_mounted =
+            |target: &Target| targets::at(&target.path).is_some_and(|mount| targets::is_of_a_driver(&mount));
+        record.targets.retain(is_mounted);
+        if record.targets.is_empty() {
+            self.log.say(&format!("{}: nothing is mounted any more", record.volume_id));
+            self.unmount_shared(&record.key);
+            return self.clear(&record.key);
+        }
+        let mut state = self.state();
+        let Some(volume) = state.volumes.get_mut(&record.key).filter(|volume| !volume.is_lost) else {
+            return;
+        };
+        let how = match record.volume.identity.needs_secrets() {
+            true => "its keys come with kubelet's next call: its users get errors until then",
+            false => "it is mounted anew as soon as an engine is there",
+        };
+        self.log.say(&format!("{}: plugin and engine have died: {how}", record.volume_id));
+        (volume.record, volume.is_lost) = (record, true);
     }
 
     /// Gives every volume that nobody serves to the newest engine, side by side.
@@ -124,7 +147,7 @@ impl Plugin {
                 ));
                 mount.abort();
                 if let Some(volume) = self.state().volumes.get_mut(&key) {
-                    (volume.mount, volume.engine) = (None, None);
+                    (volume.mount, volume.engine, volume.is_lost) = (None, None, true);
                 }
             }
         }
@@ -149,6 +172,7 @@ impl Volumes for OfPlugin {
                 Some(volume) => {
                     volume.secrets = assignment.secrets;
                     (volume.mount, volume.engine) = (Some(mount), Some(engine.id));
+                    volume.is_lost = false;
                 }
                 // It was unpublished, and this engine waits for its last users.
                 None => drop(mount),
@@ -175,7 +199,7 @@ impl Volumes for OfPlugin {
         let Some(volume) = state.volumes.get_mut(key).filter(|volume| volume.engine == Some(engine)) else {
             return;
         };
-        (volume.mount, volume.engine) = (None, None);
+        (volume.mount, volume.engine, volume.is_lost) = (None, None, true);
         let why = failure.map_or_else(|| "it was unmounted by somebody else".to_owned(), |why| why.message);
         self.0.log.say(&format!("{}: {why}", volume.record.volume_id));
     }

@@ -8,16 +8,22 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use flatout_mount::MountEntry;
+use flatout_mount::{DaemonState, MountEntry};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 /// How long umount(2) may take, which should take none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether one of ours is mounted there, dead or alive.
-pub fn is_ours(mount: &MountEntry) -> bool {
-    mount.kind == "fuse.flatout"
+/// Whether a driver of volumes has mounted it: this one, or the one that was here before it.
+pub fn is_of_a_driver(mount: &MountEntry) -> bool {
+    mount.kind == "fuse" || mount.kind.starts_with("fuse.")
+}
+
+/// Whether nobody serves what is mounted there, and nobody will. A mount that does not answer may be served
+/// again.
+pub fn is_dead(point: &Path) -> bool {
+    at(point).is_none() || flatout_mount::daemon_at(point) == DaemonState::Dead
 }
 
 /// The mount at that path, from the kernel's list.
@@ -75,14 +81,14 @@ pub enum Unmounted {
     InUse,
 }
 
-/// Unmounts whatever of ours is mounted there, several times where it is there several times.
+/// Unmounts what drivers of volumes have mounted there, several times where it is there several times.
 ///
 /// # Errors
 /// Something else is mounted there, the system's refusal, or no answer in time.
 pub fn unmount(path: &Path) -> io::Result<Unmounted> {
     let mut how = Unmounted::Cleanly;
     while let Some(mount) = at(path) {
-        if !is_ours(&mount) {
+        if !is_of_a_driver(&mount) {
             return Err(io::Error::other(format!("a mount of another kind is there: {}", mount.kind)));
         }
         how = match call(path, UnmountFlags::NOFOLLOW) {
