@@ -14,6 +14,7 @@ manifests() {
     echo "#"
     echo "#   kubectl apply -f $file"
     # Nothing here is Helm's.
+    # shellcheck disable=SC2119 # the defaults
     render | sed -e '/app.kubernetes.io\/managed-by: Helm/d' -e '/^# Source: /d'
 }
 

@@ -3,6 +3,7 @@
 # All come as Go modules.
 
 HELM=helm.sh/helm/v3/cmd/helm@v3.22.0
+# shellcheck disable=SC2034 # of scripts/chart-test.sh
 KUBECONFORM=github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 # Of their files only the schemas are used.
 KUBERNETES=k8s.io/kubernetes@v1.36.3
