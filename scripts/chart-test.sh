@@ -49,11 +49,12 @@ values_arrive() {
     has everything-values.yaml "--memory=8192MiB"
     has everything-values.yaml "memory: 8704Mi"
     has everything-values.yaml "--drain=600s"
+    has everything-values.yaml "--metrics=[::]:9200"
+    has everything-values.yaml "maxUnavailable: 10%"
     has everything-values.yaml "path: /mnt/flatout/engine"
     has everything-values.yaml "value: acs:ram::1234567890123456:oidc-provider/ack-rrsa-c0123456789abcdef"
     has ack-values.yaml "name: ossplugin.csi.alibabacloud.com"
     has ack-values.yaml "path: /var/lib/kubelet/plugins/ossplugin.csi.alibabacloud.com"
-    # A pod that needs no token of Kubernetes has none.
     ! grep -q '^kind: ClusterRole' "$rendered/static-values.yaml" || fail "without a controller there are rights"
 }
 
@@ -79,6 +80,9 @@ wrong_values_are_refused() {
 --set kubeletDir=
 --set controller.replicas=0
 --set metrics.port=70000
+--set metrics.address=::
+--set engine.maxSurge=0
+--set node.maxUnavailable=ten
 --set tokenRequests[0].audience=a,tokenRequests[0].expirationSeconds=60
 --set alibaba.accountId=1234567890123456
 --set alibaba.roleName=flatout
