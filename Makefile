@@ -1,7 +1,7 @@
 # Every chore. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install install-built uninstall fmt docs clean
+.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install install-built uninstall image fmt docs clean
 
 # Root installs into /usr/local/bin, a user into ~/.local/bin; PREFIX=/somewhere changes that.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -12,6 +12,8 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 SBIN = $(DESTDIR)$(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 # Debian's, as in scripts/deps.sh.
 PYTHON = /usr/bin/python3
+# Of the container image: its name, before the version.
+IMAGE ?= flatout
 # Of fuzzing: how long each target.
 SECONDS ?= 600
 # Of the lab: quick or full.
@@ -102,6 +104,10 @@ uninstall: ## remove what `make install` put below PREFIX
 	rm -f $(BIN)/flatout $(BIN)/.debug/flatout.debug $(SBIN)/mount.flatout $(SHARE)/man/man1/flatout.1 $(SHARE)/man/man1/flatout-*.1
 	rm -f $(SHARE)/bash-completion/completions/flatout $(SHARE)/zsh/site-functions/_flatout $(SHARE)/fish/vendor_completions.d/flatout.fish
 	@rmdir --ignore-fail-on-non-empty $(BIN)/.debug 2>/dev/null || true
+
+image: ## a container image of the program, in target/dist/: make image [IMAGE=registry/flatout] (deploy/README.md)
+	cargo build --release -p flatout-cli
+	@IMAGE=$(IMAGE) $(PYTHON) scripts/image.py $(BUILT) target/dist
 
 fmt: ## format the code
 	cargo fmt --all
