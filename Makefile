@@ -1,7 +1,7 @@
 # Every chore. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install install-built uninstall image fmt docs clean
+.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install install-built uninstall image dist fmt docs clean
 
 # Root installs into /usr/local/bin, a user into ~/.local/bin; PREFIX=/somewhere changes that.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -108,6 +108,10 @@ uninstall: ## remove what `make install` put below PREFIX
 image: ## a container image of the program, in target/dist/: make image [IMAGE=registry/flatout] (deploy/README.md)
 	cargo build --release -p flatout-cli
 	@IMAGE=$(IMAGE) $(PYTHON) scripts/image.py $(BUILT) target/dist
+
+dist: ## a release in target/dist/: tar, Debian package, container image, checksums; needs dpkg-dev (deploy/README.md)
+	cargo build --release -p flatout-cli
+	@IMAGE=$(IMAGE) scripts/dist.sh $(BUILT)
 
 fmt: ## format the code
 	cargo fmt --all
