@@ -218,6 +218,7 @@ all() {
     (environments) || code=1
     (load) || code=1
     scripts/install-test.sh release || code=1
+    scripts/dist-test.sh target/release/flatout || code=1
     exit $code
 }
 
