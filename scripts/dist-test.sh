@@ -17,6 +17,7 @@ main() {
     version=$("$built" --version | cut -d ' ' -f 2)
     work=$(mktemp -d)
     started=()
+    unset IMAGE
     trap 'kill "${started[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
     out=$work/out
 
@@ -154,7 +155,7 @@ while True:
 fetch() {
     local fetched=$work/image/tmp/key from=(--no-sign-request --outage-timeout 2s --endpoint-url "https://localhost:$port")
     in_image cp "${from[@]}" --quiet s3://bucket/key /tmp/key &&
-        "$built" cat "${from[@]}" --ca-bundle "$work/ca.pem" s3://bucket/key | cmp - "$fetched" &&
+        env -i "$built" cat "${from[@]}" --ca-bundle "$work/ca.pem" s3://bucket/key | cmp - "$fetched" &&
         [ "$(stat -c %u "$fetched")" = 65532 ] &&
         rm "$fetched"
 }
