@@ -107,7 +107,7 @@ impl Identity {
         }
     }
 
-    /// The same role, for the token of the driver's own pod.
+    /// This role for the token of the driver's own pod, in place of a workload's.
     pub fn of_driver(&self) -> Identity {
         match self.clone() {
             Identity::EksPod => Identity::Driver,

@@ -180,7 +180,7 @@ impl Plugin {
             Failure::new(Code::InvalidArgument, format!("{volume_id}: {error}"))
         };
         if let Some((key, known)) = self.key_of_target(volume_id, &publish.target) {
-            // What else a volume says of itself counts when a pod is started: its PV may be changed at any time.
+            // What else a volume says of itself counts when a pod starts: its PV may be changed at any time.
             let asked = (publish.read_only, publish.is_single, publish.request.readers_only);
             if asked != (known.read_only, known.is_single, known.readers_only) {
                 return Err(Failure::new(

@@ -17,8 +17,8 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(20);
 
 impl Plugin {
-    /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or mounted
-    /// anew; what an engine has that is late is left to it.
+    /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or
+    /// mounted anew; what an engine has that is late is left to it.
     pub(super) fn settle(self: &Arc<Plugin>) {
         let mut waited = Duration::ZERO;
         let mounts = self.options().folder.mounts();
