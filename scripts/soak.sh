@@ -10,7 +10,8 @@
 #   scripts/soak.sh kills
 #       a download and an upload of 4 GiB, each killed with -9 at 20 moments and run again (scripts/resume_kill.py)
 #   scripts/soak.sh takeovers
-#       50 kills each of the process that serves a supervised mount, its supervisor, writers and readers, under load
+#       50 kills each of the process that serves a supervised mount, its supervisor, writers and readers, under load; and of
+#       the engine of Kubernetes volumes, of its plugin, and of both
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -68,7 +69,7 @@ kills() {
     return $code
 }
 
-takeovers() { FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it mounts::takeovers:: -- --nocapture; }
+takeovers() { FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it -- mounts::takeovers:: csi::deaths:: --nocapture; }
 
 leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
 

@@ -45,7 +45,8 @@ tests() {
         --also "python torch=scripts/python.sh part torch" \
         --also lab="scripts/test.sh lab" \
         --also s3-tests="scripts/s3-tests.sh" \
-        --also install="scripts/install-test.sh"
+        --also install="scripts/install-test.sh" \
+        --also chart="scripts/chart-test.sh"
 }
 
 # The lab's smoke run, and its own tests, which open the page that the smoke run made.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
@@ -24,6 +25,8 @@ use crate::proto::node_server::NodeServer;
 /// patience.
 const ALONE_AT_MOST: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long calls may take that are under way when a plugin is to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Where a plugin is called.
 #[derive(Debug)]
@@ -106,7 +109,21 @@ pub async fn serve_controller(
 
 async fn serve(router: Router, socket: &Socket, end: impl Future<Output = ()>) -> io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(socket.listen()?)?;
-    let served = router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), end).await;
+    let is_to_end = Notify::new();
+    let ends = async {
+        end.await;
+        is_to_end.notify_one();
+    };
+    let served = router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), ends);
+    // A client that keeps its connection keeps nobody.
+    let has_ended = async {
+        is_to_end.notified().await;
+        tokio::time::sleep(ENDS_WITHIN).await;
+    };
+    let served = tokio::select! {
+        served = served => served,
+        () = has_ended => Ok(()),
+    };
     // Whoever calls now is to try the next plugin.
     let _ = fs::remove_file(&socket.0);
     served.map_err(io::Error::other)

@@ -236,7 +236,6 @@ impl Plugin {
         if device.is_some() && device == shown || device.is_none() && !targets::is_dead(&known.path) {
             return Ok(());
         }
-        self.clear_target(&known.path)?;
         self.serve_and_bind(key, known)
     }
 
@@ -346,6 +345,11 @@ impl Plugin {
             let Some(volume) = state.volumes.get_mut(key) else {
                 return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
             };
+            let device = volume.mount.as_ref().and_then(LastingMount::device);
+            let is_known = volume.record.targets.contains(target);
+            if is_known && device.is_some() && targets::at(&target.path).map(|mount| mount.device) == device {
+                return Ok(());
+            }
             volume.record.targets.retain(|known| known.path != target.path);
             volume.record.targets.push(target.clone());
             volume.record.clone()
@@ -415,8 +419,7 @@ impl Plugin {
             (volume.mount, volume.engine, volume.is_lost) = (Some(mount), Some(engine.id), false);
         }
         for target in others {
-            let shown = self.clear_target(&target.path).and_then(|()| self.bind(key, &target));
-            if let Err(failure) = shown {
+            if let Err(failure) = self.bind(key, &target) {
                 self.log.say(&format!("{}: {}", assignment.volume_id, failure.message));
             }
         }

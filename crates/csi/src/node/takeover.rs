@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_mount::LastingMount;
 
@@ -20,7 +20,7 @@ impl Plugin {
     /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or
     /// mounted anew; what an engine has that is late is left to it.
     pub(super) fn settle(self: &Arc<Plugin>) {
-        let mut waited = Duration::ZERO;
+        let since = Instant::now();
         let mounts = self.options().folder.mounts();
         let is_open = |volume: &Volume| volume.mount.is_none();
         loop {
@@ -45,12 +45,11 @@ impl Plugin {
             if !open.iter().any(is_late) {
                 break;
             }
-            if waited >= SETTLES_WITHIN {
+            if since.elapsed() >= SETTLES_WITHIN {
                 self.log.say("volumes are served by an engine that has not come back yet");
                 break;
             }
             thread::sleep(STEP);
-            waited += STEP;
         }
         self.assign();
     }
@@ -90,9 +89,7 @@ impl Plugin {
                     volume.engine = Some(engine.id);
                     orphans.push((volume.assignment(), mount.try_clone()));
                 }
-                None if !volume.record.targets.is_empty()
-                    && !volume.record.volume.identity.needs_secrets() =>
-                {
+                None if volume.is_lost && !volume.record.volume.identity.needs_secrets() => {
                     lost.push((volume.record.volume_id.clone(), volume.record.key.clone()));
                 }
                 _ => {}

@@ -31,11 +31,14 @@ pub fn at(path: &Path) -> Option<MountEntry> {
     flatout_mount::mount_at(path)
 }
 
-/// Makes the folder where nothing is mounted.
+/// Makes the folder. What is mounted there is not looked at.
 ///
 /// # Errors
 /// The system's.
 pub fn make(target: &Path) -> io::Result<()> {
+    if at(target).is_some() {
+        return Ok(());
+    }
     match fs::create_dir(target) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && target.is_dir() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(target),
@@ -43,7 +46,8 @@ pub fn make(target: &Path) -> io::Result<()> {
     }
 }
 
-/// Shows `source` at `target`, too.
+/// Shows `source` at `target`, too. Above a mount that has died, which stays: without it whoever writes there
+/// meanwhile would write to the node's own disk.
 ///
 /// A remount that forbids writing holds in this mount namespace alone, and not where the mount has gone by
 /// propagation, as to kubelet and to pods. A bind of a mount that forbids it forbids it everywhere: so such

@@ -1,9 +1,12 @@
 //! Whoever of the driver dies, pods read and write on, or are told.
+//!
+//! FLATOUT_KILLS=50 cargo test -p flatout-cli --test it csi::deaths     as many kills of each
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,7 +17,7 @@ use crate::objects::{Buckets, bytes};
 use crate::program::{signal, wait_until};
 
 /// Kills of each process in a test.
-fn kills() -> usize {
+pub fn kills() -> usize {
     std::env::var("FLATOUT_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(4)
 }
 
@@ -63,6 +66,65 @@ impl Reader {
     }
 }
 
+/// Writes one file after the other, each as a stream, and knows which of them were published. A process of its
+/// own: one that this process starts closes what is open here, and that waits for an engine.
+struct Writer {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+/// Of each file.
+const WRITTEN: usize = 16 << 20;
+
+/// `$1` is a folder of its own, `$2` the volume.
+const WRITE: &str = r#"
+    seed=0
+    while ! [ -e "$1/end" ]; do
+        if dd if="$1/content" of="$2/w-$seed" bs=64k conv=fsync 2>"$1/dd"; then echo $seed; else echo failed; sleep 0.02; fi
+        seed=$((seed + 1))
+    done >"$1/done"
+"#;
+
+impl Writer {
+    fn start(volume: &Path) -> Writer {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("content"), bytes(WRITTEN)).unwrap();
+        let process = Command::new("sh").args(["-c", WRITE, "sh"]).arg(folder.path()).arg(volume).spawn();
+        Writer { process: process.unwrap(), folder }
+    }
+
+    /// What was acknowledged is there, byte for byte.
+    fn end(mut self, bucket: &Path) {
+        fs::write(self.folder.path().join("end"), "").unwrap();
+        self.process.wait().unwrap();
+        let done = fs::read_to_string(self.folder.path().join("done")).unwrap();
+        let (failed, published): (Vec<&str>, Vec<&str>) = done.lines().partition(|line| *line == "failed");
+        let content = bytes(WRITTEN);
+        for seed in &published {
+            let written = fs::read(bucket.join(format!("w-{seed}"))).unwrap();
+            assert!(written == content, "w-{seed} was acknowledged, and is not what was written");
+        }
+        eprintln!("{} files were published, {} failed and said so", published.len(), failed.len());
+        assert!(!published.is_empty());
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+/// Descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// Between two kills: an engine that dies ten times in a row at once is given up.
+fn breathe() {
+    thread::sleep(Duration::from_millis(if kills() > 8 { 1_100 } else { 200 }));
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
@@ -80,10 +142,11 @@ fn an_engine_that_is_killed_is_followed_by_another() {
     let wanted = direct(Wanted::of("s3://bucket", &origin.url()));
     let target = node.published(&wanted);
     let reader = Reader::start(target.join("f"), content);
+    let writer = Writer::start(&target);
     let mut pauses = Vec::new();
     for round in 0..kills() {
         let before = node.serving_pid();
-        thread::sleep(Duration::from_millis(200));
+        breathe();
         reader.longest();
         signal("KILL", before);
         wait_until("another engine goes on", || node.log().matches("goes on with it").count() > round);
@@ -95,6 +158,7 @@ fn an_engine_that_is_killed_is_followed_by_another() {
     eprintln!("the median of the pauses: {pause:?}");
     assert!(pause < Duration::from_secs(5), "{pause:?}");
     assert!(reader.end().unwrap() > 0);
+    writer.end(&origin.root().join("bucket"));
     for round in 0..kills() {
         assert!(origin.root().join(format!("bucket/after-{round}")).exists());
     }
@@ -123,7 +187,9 @@ fn a_plugin_that_is_killed_gets_its_mounts_back() {
     let wanted = direct(Wanted::of("s3://bucket", &origin.url()));
     let target = node.published(&wanted);
     let reader = Reader::start(target.join("f"), content.clone());
+    let writer = Writer::start(&target);
     for round in 0..kills() {
+        breathe();
         node.kill_plugin();
         fs::write(target.join("while-away"), b"x").unwrap();
         node.start_plugin();
@@ -138,6 +204,7 @@ fn a_plugin_that_is_killed_gets_its_mounts_back() {
         node.unpublished(&other);
     }
     assert!(reader.end().unwrap() > 0);
+    writer.end(&origin.root().join("bucket"));
     node.kill_plugin();
     node.start_plugin();
     node.unpublished(&wanted);
@@ -151,7 +218,9 @@ fn where_both_are_killed_the_volume_is_mounted_anew() {
     let wanted = Wanted::of("s3://bucket", &origin.url());
     let target = node.published(&wanted);
     let open = File::open(target.join("f")).unwrap();
+    let writer = Writer::start(&target);
     for round in 0..kills() {
+        breathe();
         node.kill_engine();
         node.kill_plugin();
         let dead = fs::read_dir(&target).map(drop).unwrap_err();
@@ -167,6 +236,7 @@ fn where_both_are_killed_the_volume_is_mounted_anew() {
         }
         assert_eq!(fs::read(target.join("f")).unwrap(), content);
     }
+    writer.end(&origin.root().join("bucket"));
     // A file that was open is lost, and says so.
     assert!(open.read_at(&mut [0], 0).is_err());
     node.unpublished(&wanted);
@@ -285,5 +355,100 @@ fn a_container_sees_a_volume_that_is_mounted_anew() {
     fs::write(node.path("end"), "").unwrap();
     container.wait().unwrap();
     node.unpublished(&wanted);
+    node.is_clear();
+}
+
+#[test]
+fn a_plugin_that_comes_back_waits_for_the_engine_that_serves() {
+    let content = bytes(8 << 20);
+    let (origin, mut node) = (Buckets::new(&[("bucket/f", &content)]), Node::new());
+    let wanted = direct(Wanted::of("s3://bucket", &origin.url()));
+    let target = node.published(&wanted);
+    let reader = Reader::start(target.join("f"), content.clone());
+    // As in an upgrade: another engine stands beside it, and is quicker to come back.
+    let mut other = node.engine_process();
+    wait_until("the other one is there", || node.log().matches("is connected, and serves").count() == 2);
+    let serves = node.serving_pid();
+    for _ in 0..2 {
+        node.kill_plugin();
+        signal("STOP", serves);
+        let resumes = thread::spawn(move || {
+            thread::sleep(Duration::from_secs(4));
+            signal("CONT", serves);
+        });
+        // It waits for three seconds, and answers then.
+        node.start_plugin();
+        resumes.join().unwrap();
+        node.published(&wanted);
+        assert_eq!(node.serving_pid(), serves, "it was not ended\n{}", node.log());
+        wait_until("it is back", || node.health("pv-1").is_ok_and(|health| health.is_empty()));
+    }
+    assert!(reader.end().unwrap() > 0, "it was never told anything wrong");
+    let second = super::serving_below(other.id());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    if let Some(second) = second {
+        let _ = Command::new("kill").args(["-KILL", &second.to_string()]).status();
+    }
+    node.unpublished(&wanted);
+    node.is_clear();
+}
+
+#[test]
+fn where_both_are_replaced_at_once_nothing_is_lost() {
+    let content = bytes(8 << 20);
+    let (origin, mut node) = (Buckets::new(&[("bucket/f", &content)]), Node::new());
+    let wanted = direct(Wanted::of("s3://bucket", &origin.url()));
+    let target = node.published(&wanted);
+    for plugin_first in [true, false] {
+        let reader = Reader::start(target.join("f"), content.clone());
+        if plugin_first {
+            // The engine holds the mounts, and does not leave before somebody else does.
+            node.kill_plugin();
+            signal("TERM", node.engine_pid());
+            thread::sleep(Duration::from_millis(500));
+            node.start_plugin();
+            assert!(node.engine.take().unwrap().wait().unwrap().success(), "{}", node.log());
+            node.start_engine();
+        } else {
+            // The plugin holds the mounts, and waits for the next engine.
+            node.kill_engine();
+            signal("TERM", node.plugin.as_ref().unwrap().id());
+            thread::sleep(Duration::from_millis(500));
+            node.start_engine();
+            let mut plugin = node.plugin.take().unwrap();
+            assert!(plugin.wait().unwrap().success(), "{}", node.log());
+            node.start_plugin();
+        }
+        thread::sleep(Duration::from_millis(300));
+        assert!(reader.end().unwrap() > 0, "{}", node.log());
+        node.published(&wanted);
+    }
+    node.unpublished(&wanted);
+    node.is_clear();
+}
+
+#[test]
+fn no_descriptor_is_left_behind() {
+    let (origin, node) = (Buckets::new(&[("bucket/f", b"content")]), Node::new());
+    let plugin = node.plugin.as_ref().unwrap().id();
+    let mut seen = Vec::new();
+    for round in 0..6 {
+        for pod in ["one", "two"] {
+            let wanted = Wanted::of("s3://bucket", &origin.url()).pod(pod);
+            assert_eq!(fs::read(node.published(&wanted).join("f")).unwrap(), b"content");
+            node.published(&wanted);
+        }
+        for pod in ["one", "two"] {
+            node.unpublished(&Wanted::of("s3://bucket", &origin.url()).pod(pod));
+        }
+        thread::sleep(Duration::from_millis(300));
+        if round > 0 {
+            seen.push((descriptors(plugin), descriptors(node.serving_pid())));
+        }
+    }
+    let [first, .., last] = seen[..] else { panic!("{seen:?}") };
+    // A connection of the last call may stand yet.
+    assert!(last.0 <= first.0 + 1 && last.1 <= first.1 + 1, "{seen:?}");
     node.is_clear();
 }

@@ -116,9 +116,10 @@ impl Node {
         }
         let (alive, end) = mpsc::channel();
         let watched = folder.path().to_owned();
+        let patience = PATIENCE + deaths::kills() as u32 * Duration::from_secs(6);
         // Readers in this very process wait for a mount that hangs, until it is gone.
         thread::spawn(move || {
-            if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if end.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
                 eprintln!("a volume below {} hangs: ended by force", watched.display());
                 end_all(&watched);
             }
