@@ -66,8 +66,8 @@ impl Reader {
     }
 }
 
-/// Writes one file after the other, each as a stream, and knows which of them were published. A process of its
-/// own: one that this process starts closes what is open here, and that waits for an engine.
+/// Writes one file after the other, each as a stream, and knows which of them were published. A process of
+/// its own: one that this process starts closes what is open here, and that waits for an engine.
 struct Writer {
     process: Child,
     folder: tempfile::TempDir,
@@ -80,7 +80,7 @@ const WRITTEN: usize = 16 << 20;
 const WRITE: &str = r#"
     seed=0
     while ! [ -e "$1/end" ]; do
-        if dd if="$1/content" of="$2/w-$seed" bs=64k conv=fsync 2>"$1/dd"; then echo $seed; else echo failed; sleep 0.02; fi
+        dd if="$1/content" of="$2/w-$seed" bs=64k conv=fsync 2>"$1/dd" && echo $seed || { echo failed; sleep 0.02; }
         seed=$((seed + 1))
     done >"$1/done"
 "#;
