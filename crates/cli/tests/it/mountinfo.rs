@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Mount points at a folder and below, the oldest first.
 pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap();
+    let table = fs::read("/proc/thread-self/mountinfo").unwrap();
     // `36 35 98:0 /root /mnt/point …`, a blank as `\040`.
     let point = |line: &[u8]| Some(plain(line.split(|byte| *byte == b' ').nth(4)?));
     let points = table.split(|byte| *byte == b'\n').filter_map(point);
@@ -17,6 +18,16 @@ pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
 
 pub fn is_mounted(point: &Path) -> bool {
     mounts_below(point).iter().any(|mounted| mounted == point)
+}
+
+/// From here on, what this thread and its processes mount is seen by nobody else, and ends with the last of
+/// them, however they end.
+pub fn keep_mounts_from_others() {
+    // SAFETY: it takes no pointer, and other threads keep the namespace that they have.
+    let own = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    assert_eq!(own, 0, "{}", std::io::Error::last_os_error());
+    let private = Command::new("mount").args(["--make-rprivate", "/"]).status();
+    assert!(private.unwrap().success());
 }
 
 fn plain(word: &[u8]) -> PathBuf {

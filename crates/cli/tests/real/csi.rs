@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::clients::Lab;
 use crate::guard::installed;
 use crate::minio::{self, Bucket, cache};
-use crate::mountinfo::mounts_below;
+use crate::mountinfo::{keep_mounts_from_others, mounts_below};
 use crate::program::wait_until;
 use crate::served::{ACCESS_KEY, SECRET_KEY};
 
@@ -19,6 +19,7 @@ struct Driver {
 
 impl Driver {
     fn new() -> Driver {
+        keep_mounts_from_others();
         let folder = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
         let mut driver = Driver { folder, processes: Vec::new() };
         let (shared, node, controller) =
@@ -91,9 +92,6 @@ impl Drop for Driver {
             let _ = Command::new("pkill").args(["-KILL", "-P", &process.id().to_string()]).status();
             let _ = process.kill();
             let _ = process.wait();
-        }
-        for point in mounts_below(self.folder.path()).into_iter().rev() {
-            let _ = Command::new("umount").arg("--lazy").arg(point).status();
         }
     }
 }

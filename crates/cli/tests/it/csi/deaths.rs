@@ -95,9 +95,11 @@ impl Writer {
 
     /// What was acknowledged is there, byte for byte.
     fn end(mut self, bucket: &Path) {
+        let done = || fs::read_to_string(self.folder.path().join("done")).unwrap_or_default();
+        wait_until("a file is published", || done().lines().any(|line| line != "failed"));
         fs::write(self.folder.path().join("end"), "").unwrap();
         self.process.wait().unwrap();
-        let done = fs::read_to_string(self.folder.path().join("done")).unwrap();
+        let done = done();
         let (failed, published): (Vec<&str>, Vec<&str>) = done.lines().partition(|line| *line == "failed");
         let content = bytes(WRITTEN);
         for seed in &published {
@@ -105,7 +107,6 @@ impl Writer {
             assert!(written == content, "w-{seed} was acknowledged, and is not what was written");
         }
         eprintln!("{} files were published, {} failed and said so", published.len(), failed.len());
-        assert!(!published.is_empty());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The Kubernetes driver, as kubelet calls it: the plugin in a mount namespace of its own, an engine of a
-//! user without rights in another, and targets that are seen here by propagation, as a node sees them.
+//! user without rights in another, and targets that are seen in a third one by propagation, as a node sees
+//! them. The third one is the test's: on the machine itself nothing is mounted.
 
 mod controller;
 mod deaths;
@@ -26,7 +27,7 @@ use flatout_csi::proto::{
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::mountinfo::{is_mounted, mounts_below};
+use crate::mountinfo::{is_mounted, keep_mounts_from_others, mounts_below};
 use crate::program::{signal, wait_until};
 
 /// Nobody: the number that images without a shell use.
@@ -100,6 +101,7 @@ impl Node {
     /// The plugin gets these options, too.
     pub fn with(options: &[&str]) -> Node {
         assert!(Path::new("/dev/fuse").exists(), "volumes need /dev/fuse: modprobe fuse");
+        keep_mounts_from_others();
         let folder = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let program = folder.path().join("flatout");

@@ -201,7 +201,8 @@ fn top_shows_what_is_dead_and_how_to_clear_it() {
 fn top_goes_on_until_ctrl_c() {
     let (origin, place) = (buckets(), Place::new());
     place.mounted("s3://bucket", &origin.url(), &[]);
-    let mut command = place.flatout(&["top", "--interval", "100ms"]);
+    // Of this one: others may have died on this machine.
+    let mut command = place.flatout(&["top", &place.mnt_text(), "--interval", "100ms"]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     for _ in 0..3 {
