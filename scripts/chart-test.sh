@@ -53,9 +53,13 @@ values_arrive() {
     has everything-values.yaml "maxUnavailable: 10%"
     has everything-values.yaml "path: /mnt/flatout/engine"
     has everything-values.yaml "value: acs:ram::1234567890123456:oidc-provider/ack-rrsa-c0123456789abcdef"
+    has everything-values.yaml "--engine-pods="
+    has everything-values.yaml "verbs: [get, list, create, delete]"
+    has defaults.yaml "resources: [serviceaccounts]"
+    ! grep -q "engine-pods\|resources: \[pods\]" "$rendered/defaults.yaml" || fail "pods may be made by default"
     has ack-values.yaml "name: ossplugin.csi.alibabacloud.com"
     has ack-values.yaml "path: /var/lib/kubelet/plugins/ossplugin.csi.alibabacloud.com"
-    ! grep -q '^kind: ClusterRole' "$rendered/static-values.yaml" || fail "without a controller there are rights"
+    ! grep -q '^kind: ClusterRole' "$rendered/static-values.yaml" || fail "without a controller and service accounts there are rights"
 }
 
 wrong_values_are_refused() {
@@ -74,6 +78,8 @@ wrong_values_are_refused() {
 --set engine.volumeMemory=5Gi
 --set engine.drainSeconds=5m
 --set engine.hostNetwork=yes
+--set isolation.enabled=yes
+--set node.readServiceAccounts=1
 --set driverName=Not_A_Name
 --set folder=relative
 --set folder=/

@@ -26,7 +26,7 @@ pub use controller::{Controller, ControllerOptions};
 pub use engine::{Engine, EngineOptions, keep};
 pub use link::{Failure, NodeFolder};
 pub use log::Log;
-pub use node::{NodeOptions, Plugin};
+pub use node::{Kubernetes, NodeOptions, Plugin};
 pub use server::{Socket, serve_controller, serve_node};
 
 /// The name by which Kubernetes knows the driver, where no other is chosen.

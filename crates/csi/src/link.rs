@@ -197,18 +197,33 @@ impl NodeFolder {
         self.0.join("volumes")
     }
 
-    /// The engine's own: its user may write there.
+    /// What the node's engines see of this folder.
     pub fn engine(&self) -> PathBuf {
         self.0.join("engine")
     }
 
-    /// Where the plugin listens for engines.
+    /// What the engine of this volume alone sees, in the place of `engine`.
+    pub fn alone(&self, key: &str) -> PathBuf {
+        self.0.join("alone").join(key)
+    }
+
+    /// Where an engine finds the plugin.
     pub fn socket(&self) -> PathBuf {
-        self.engine().join("plugin.sock")
+        socket_in(&self.engine())
     }
 
     /// What an engine has begun at origins, for the next one.
     pub fn state(&self) -> PathBuf {
-        self.engine().join("state")
+        state_in(&self.engine())
     }
+}
+
+/// Where the plugin listens, in a folder that an engine sees.
+pub fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("plugin.sock")
+}
+
+/// The part of such a folder that the engine's user may write to.
+pub fn state_in(folder: &Path) -> PathBuf {
+    folder.join("state")
 }

@@ -22,6 +22,8 @@ pub struct Volume {
     /// Nobody may write, whatever a pod asks for.
     pub read_only: bool,
     pub identity: Identity,
+    /// It wants an engine of its own.
+    pub is_isolated: bool,
 }
 
 /// Whose keys a volume is read and written with.
@@ -150,6 +152,7 @@ mod tests {
             no_permissions: false,
             read_only: false,
             identity: Identity::Secret,
+            is_isolated: false,
         }
     }
 

@@ -62,7 +62,17 @@ pub struct CsiNode {
     /// How many volumes Kubernetes may place on the node [default: as many as fit into --memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_volumes: Option<u64>,
+    /// The DaemonSet that says how engines are run, for volumes with `isolation: pod`, which get a pod each
+    /// [default: such volumes are refused]
+    #[arg(long, value_name = "DAEMONSET")]
+    pub engine_pods: Option<String>,
+    /// Where Kubernetes keeps what a pod calls its API with: for roles that service accounts name, and for
+    /// --engine-pods
+    #[arg(long, value_name = "DIR", default_value = ACCOUNT, value_hint = ValueHint::DirPath)]
+    pub service_account: PathBuf,
 }
+
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 #[derive(Debug, clap::Args)]
 pub struct CsiEngine {

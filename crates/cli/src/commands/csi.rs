@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
 
-use flatout_csi::{Cluster, Controller, ControllerOptions, Engine, EngineOptions, Log, NodeFolder};
-use flatout_csi::{NodeOptions, Plugin, Socket};
+use flatout_csi::{Cluster, Controller, ControllerOptions, Engine, EngineOptions, Kubernetes, Log};
+use flatout_csi::{NodeFolder, NodeOptions, Plugin, Socket};
 use rustix::process::Signal;
 use tokio::sync::Notify;
 
@@ -59,6 +59,13 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
             "{DOING}: --volume-memory is more than --memory, which is for all volumes"
         )));
     }
+    let kubernetes = Kubernetes::of_pod(&flatout_ambient::environment(), &args.service_account);
+    let kubernetes = kubernetes.map_err(|failure| failed(&failure))?;
+    if args.engine_pods.is_some() && kubernetes.is_none() {
+        let account = args.service_account.display();
+        let why = format!("{DOING}: --engine-pods: {account} has no token, or this is no pod of Kubernetes");
+        return Err(Failure::usage(why));
+    }
     let options = NodeOptions {
         driver: args.plugin.driver_name.clone(),
         node: args.node_name.clone(),
@@ -68,6 +75,8 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
         volume_bytes: args.volume_memory,
         volumes_max: args.max_volumes,
         cluster: cluster(&args.plugin),
+        kubernetes,
+        engine_pods: args.engine_pods.clone(),
     };
     let plugin = Plugin::start(options, Log::new(hint::worded)).map_err(|failure| failed(&failure))?;
     until_signal(console, &socket, |end| flatout_csi::serve_node(&socket, plugin, end))

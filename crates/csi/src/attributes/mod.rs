@@ -23,6 +23,9 @@ use crate::volume::{Identity, SecondRole, Secrets, TokenOf, Volume};
 /// What kubelet adds begins so, and what external-provisioner does.
 const OF_KUBERNETES: [&str; 2] = ["csi.storage.k8s.io/", "storage.kubernetes.io/"];
 const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+/// By which a service account names its role: EKS's, ACK's.
+const AWS_ROLE: &str = "eks.amazonaws.com/role-arn";
+const ALIBABA_ROLE: &str = "pod-identity.alibabacloud.com/role-name";
 
 /// What a volume says of itself.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +40,8 @@ pub struct VolumeRequest {
     pub group: String,
     /// The access mode allows no writer.
     pub readers_only: bool,
+    /// The annotations of the pod's service account, where [`needs_account`] says so.
+    pub of_account: BTreeMap<String, String>,
 }
 
 /// What was read of it.
@@ -46,8 +51,6 @@ pub struct ReadVolume {
     pub secrets: Secrets,
     /// The part of the node's memory that it asks for.
     pub memory_bytes: Option<u64>,
-    /// It wants an engine of its own.
-    pub is_isolated: bool,
     /// Of a storage class: the prefix itself is the volume, and none is made below it.
     pub is_shared_path: bool,
     pub pod: Pod,
@@ -255,8 +258,13 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         }
         None => None,
     };
-    let (identity, secrets) =
-        identity(&given, &request.secrets, (is_oss, settings.no_sign_request), cluster)?;
+    let secrets = secrets_of(&given, &request.secrets)?;
+    let identity = identity(
+        &given,
+        (is_oss, settings.no_sign_request, secrets.keys.is_some()),
+        cluster,
+        &request.of_account,
+    )?;
     let is_isolated = match given.get(Field::Isolation) {
         None | Some("shared") => false,
         Some("pod") => true,
@@ -280,8 +288,33 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         no_permissions: options.no_permissions,
         read_only,
         identity,
+        is_isolated,
     };
-    Ok(ReadVolume { volume, secrets, memory_bytes, is_isolated, is_shared_path, pod, notes: options.notes })
+    Ok(ReadVolume { volume, secrets, memory_bytes, is_shared_path, pod, notes: options.notes })
+}
+
+/// What of a volume may change while it is in use.
+///
+/// # Errors
+/// Half a pair of keys, or no list of tokens.
+pub fn read_secrets(request: &VolumeRequest) -> Result<Secrets, AttributeError> {
+    secrets_of(&Attributes::sort(&request.attributes)?, &request.secrets)
+}
+
+fn secrets_of(given: &Attributes, secrets: &HashMap<String, String>) -> Result<Secrets, AttributeError> {
+    let attributes = (given.get(Field::KeyId), given.get(Field::KeySecret));
+    let keys = secrets::keys(secrets, attributes)?;
+    let tokens = secrets::tokens(secrets.get(TOKENS).or_else(|| given.kubernetes.get(TOKENS)))?;
+    Ok(Secrets { keys, tokens })
+}
+
+/// Whether the pod's service account may name the role: its namespace and its name.
+pub fn needs_account(request: &VolumeRequest) -> Option<(String, String)> {
+    let given = Attributes::sort(&request.attributes).ok()?;
+    let is_of_pod = given.get(Field::AuthenticationSource)?.eq_ignore_ascii_case("pod");
+    let names_role = [Field::RoleArn, Field::RoleName].iter().any(|field| given.get(*field).is_some());
+    let account = (given.of_kubernetes("pod.namespace"), given.of_kubernetes("serviceAccount.name"));
+    (is_of_pod && !names_role && !account.0.is_empty() && !account.1.is_empty()).then_some(account)
 }
 
 /// Knobs that were chosen; of several with one name all are kept, since some take several values.
@@ -422,14 +455,10 @@ fn other_opts(given: &Attributes) -> Result<Vec<String>, AttributeError> {
 
 fn identity(
     given: &Attributes,
-    secrets: &HashMap<String, String>,
-    (is_oss, is_anonymous): (bool, bool),
+    (is_oss, is_anonymous, has_keys): (bool, bool, bool),
     cluster: &Cluster,
-) -> Result<(Identity, Secrets), AttributeError> {
-    let attributes = (given.get(Field::KeyId), given.get(Field::KeySecret));
-    let keys = secrets::keys(secrets, attributes)?;
-    let tokens = secrets::tokens(secrets.get(TOKENS).or_else(|| given.kubernetes.get(TOKENS)))?;
-    let has_keys = keys.is_some();
+    of_account: &BTreeMap<String, String>,
+) -> Result<Identity, AttributeError> {
     let of_workload = match given.get(Field::AuthenticationSource).map(str::to_ascii_lowercase).as_deref() {
         None | Some("driver") => false,
         Some("pod") => true,
@@ -442,12 +471,13 @@ fn identity(
     let identity = match auth_type.as_str() {
         _ if is_anonymous => Identity::Anonymous,
         "public" => Identity::Anonymous,
-        "rrsa" => rrsa(given, cluster, token)?,
+        "rrsa" => rrsa(given, cluster, token, of_account)?,
         "csi-secret-store" => return given.refuse(Field::AuthType, "name a Secret: nodePublishSecretRef"),
         "agent-identity" => return given.refuse(Field::AuthType, "agents' identities are not known here"),
         "" | "sts" if has_keys => Identity::Secret,
-        "" if of_workload && is_oss => rrsa(given, cluster, token)?,
-        "" if of_workload => match given.get(Field::RoleArn) {
+        "" if of_workload && is_oss => rrsa(given, cluster, token, of_account)?,
+        "" if of_workload => match given.get(Field::RoleArn).or(of_account.get(AWS_ROLE).map(String::as_str))
+        {
             Some(role) => web_identity(given, role, token),
             None => Identity::EksPod,
         },
@@ -466,7 +496,7 @@ fn identity(
         }
     };
     refuse_unused(given, &identity)?;
-    Ok((identity, Secrets { keys, tokens }))
+    Ok(identity)
 }
 
 /// A role that is named, and that nobody would assume.
@@ -498,13 +528,19 @@ fn web_identity(given: &Attributes, role: &str, token: TokenOf) -> Identity {
 }
 
 /// Both names or a role alone, which is one of the cluster's account.
-fn rrsa(given: &Attributes, cluster: &Cluster, token: TokenOf) -> Result<Identity, AttributeError> {
+fn rrsa(
+    given: &Attributes,
+    cluster: &Cluster,
+    token: TokenOf,
+    of_account: &BTreeMap<String, String>,
+) -> Result<Identity, AttributeError> {
     let (role, provider) = match (given.get(Field::RoleArn), given.get(Field::OidcProviderArn)) {
         (Some(role), Some(provider)) => (role.to_owned(), provider.to_owned()),
         (Some(_), None) => return given.refuse(Field::RoleArn, "oidcProviderArn is wanted with it"),
         (None, Some(_)) => return given.refuse(Field::OidcProviderArn, "roleArn is wanted with it"),
         (None, None) => {
-            let Some(role) = given.get(Field::RoleName) else {
+            let of_account = of_account.get(ALIBABA_ROLE).map(String::as_str);
+            let Some(role) = given.get(Field::RoleName).or(of_account) else {
                 return Err(refused("authType", "rrsa wants roleArn and oidcProviderArn, or roleName"));
             };
             match (&cluster.alibaba_account, &cluster.alibaba_cluster) {

@@ -76,7 +76,11 @@ pub const TABLES: &[Table] = &[
 
 const OWN: &[Key] = &[
     read("source", Field::Source, "the bucket or folder: s3://BUCKET/PREFIX or oss://BUCKET/PREFIX"),
-    read("isolation", Field::Isolation, "shared; pod, for an engine of its own, is refused yet"),
+    read(
+        "isolation",
+        Field::Isolation,
+        "shared; pod, for an engine of its own: its pod takes `memory` and no part of the node's",
+    ),
 ];
 
 const NO_FUSE_POD: &str =

@@ -159,7 +159,10 @@ fn a_group_may_write_unless_modes_say_otherwise() {
 #[test]
 fn memory_is_the_volumes_own_share() {
     let read = read_of(&request(&[("bucket", "b"), ("memory", "1GiB"), ("isolation", "pod")]));
-    assert_eq!((read.memory_bytes, knob(&read, "memory"), read.is_isolated), (Some(1 << 30), None, true));
+    assert_eq!(
+        (read.memory_bytes, knob(&read, "memory"), read.volume.is_isolated),
+        (Some(1 << 30), None, true)
+    );
     let read = read_of(&request(&[("bucket", "b"), ("otherOpts", "-o total_mem_limit=1073741824")]));
     assert_eq!(read.memory_bytes, Some(1 << 30));
 }
@@ -224,4 +227,43 @@ fn tokens_are_of_the_secret_first() {
     let broken = request(&[("bucket", "b"), (name, "{\"sts\": 7 HIDDEN")]);
     let error = read(&broken, &Cluster::default()).map(drop).unwrap_err().to_string();
     assert!(!error.contains("HIDDEN") && error.contains("no list of tokens"), "{error}");
+}
+
+#[test]
+fn a_service_account_may_name_the_role() {
+    let of_pod = |source: &str, more: &[(&str, &str)]| {
+        let account = [
+            ("csi.storage.k8s.io/pod.namespace", "team"),
+            ("csi.storage.k8s.io/serviceAccount.name", "trainer"),
+        ];
+        request(&[&[("source", source), ("authenticationSource", "pod")], &account[..], more].concat())
+    };
+    let of_account = [
+        ("eks.amazonaws.com/role-arn", "arn:aws:iam::1:role/reader"),
+        ("pod-identity.alibabacloud.com/role-name", "reader"),
+    ];
+    let of_account: BTreeMap<String, String> =
+        of_account.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    assert_eq!(needs_account(&of_pod("s3://b", &[])), Some(("team".into(), "trainer".into())));
+    assert_eq!(needs_account(&of_pod("s3://b", &[("roleArn", "r")])), None);
+    assert_eq!(needs_account(&request(&[("source", "s3://b")])), None);
+    let with = |request: VolumeRequest| {
+        let cluster = Cluster { alibaba_account: Some("7".into()), alibaba_cluster: Some("c1".into()) };
+        let request = VolumeRequest { of_account: of_account.clone(), ..request };
+        read(&request, &cluster).unwrap().volume.identity
+    };
+    let region = Some("eu-central-1".to_owned());
+    let irsa = |role: &str, region| Identity::Irsa { role: role.into(), region, token: TokenOf::Workload };
+    assert_eq!(
+        with(of_pod("s3://b", &[("stsRegion", "eu-central-1")])),
+        irsa("arn:aws:iam::1:role/reader", region)
+    );
+    // What a volume says itself counts more.
+    assert_eq!(with(of_pod("s3://b", &[("roleArn", "r")])), irsa("r", None));
+    let rrsa = with(of_pod("oss://b", &[]));
+    assert!(
+        matches!(&rrsa, Identity::Rrsa { role, token: TokenOf::Workload, .. } if role == "acs:ram::7:role/reader")
+    );
+    // A service account that names none: EKS Pod Identity may know it.
+    assert_eq!(read_of(&of_pod("s3://b", &[])).volume.identity, Identity::EksPod);
 }

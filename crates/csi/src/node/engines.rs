@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -15,7 +16,7 @@ use flatout_mount::LastingMount;
 use tonic::Code;
 
 use crate::Log;
-use crate::link::{self, Assignment, Failure, NodeFolder, Sender, ToEngine, ToPlugin, VERSION};
+use crate::link::{self, Assignment, Failure, Sender, ToEngine, ToPlugin, VERSION};
 
 /// How long an engine may take to say what it has.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
@@ -40,9 +41,27 @@ pub trait Volumes: Send + Sync + 'static {
 pub struct Engine {
     /// Counts engines: a higher one came later.
     pub id: u64,
+    /// The one volume that it serves; `None` for those of the node.
+    only: Option<String>,
     sender: Sender,
     is_leaving: AtomicBool,
     waiting: Mutex<HashMap<String, mpsc::Sender<ToPlugin>>>,
+}
+
+/// A socket on which the engine of one volume finds the plugin. Its folder goes with it.
+#[derive(Debug)]
+pub struct Door {
+    folder: PathBuf,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // Wakes whoever listens.
+        let _ = UnixStream::connect(link::socket_in(&self.folder));
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// All that are connected.
@@ -91,7 +110,12 @@ impl Engine {
         let _ = self.sender.send(message, None);
     }
 
-    pub fn is_leaving(&self) -> bool {
+    /// Whether it may be asked to serve this volume of its own, or of the node.
+    pub fn is_for(&self, only: Option<&str>) -> bool {
+        self.only.as_deref() == only
+    }
+
+    fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::SeqCst)
     }
 
@@ -105,9 +129,9 @@ impl Engine {
 }
 
 impl Engines {
-    /// The one that came last of those that stay.
-    pub fn newest(&self) -> Option<Arc<Engine>> {
-        newest(&lock(&self.connected))
+    /// The one that came last of those that stay: of the node's, or of that volume's own.
+    pub fn newest(&self, only: Option<&str>) -> Option<Arc<Engine>> {
+        newest(&lock(&self.connected), only)
     }
 
     pub fn get(&self, id: u64) -> Option<Arc<Engine>> {
@@ -115,11 +139,11 @@ impl Engines {
     }
 
     /// Waits for one.
-    pub fn wait(&self, patience: Duration) -> Option<Arc<Engine>> {
+    pub fn wait(&self, only: Option<&str>, patience: Duration) -> Option<Arc<Engine>> {
         let since = Instant::now();
         let mut connected = lock(&self.connected);
         loop {
-            if let Some(engine) = newest(&connected) {
+            if let Some(engine) = newest(&connected, only) {
                 return Some(engine);
             }
             let left = patience.checked_sub(since.elapsed())?;
@@ -127,32 +151,41 @@ impl Engines {
         }
     }
 
-    /// Listens for engines from now on, of this user or of root.
+    /// Listens in this folder for engines of this user or of root, of the node or of one volume alone, until
+    /// the door is dropped.
     ///
     /// # Errors
     /// The folder or the socket cannot be made.
     pub fn listen(
         self: &Arc<Engines>,
-        folder: &NodeFolder,
+        folder: &Path,
+        only: Option<&str>,
         user: u32,
         volumes: Arc<dyn Volumes>,
         log: &Log,
-    ) -> io::Result<()> {
-        for own in [folder.engine(), folder.state()] {
-            DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
+    ) -> io::Result<Door> {
+        // The engine may come in. It changes names below `state` alone: elsewhere it could lead us to files
+        // that are none of its own.
+        for (own, mode, owner) in [(folder, 0o750, 0), (&link::state_in(folder), 0o700, user)] {
+            DirBuilder::new().recursive(true).mode(mode).create(own)?;
             // It may have been there: kubelet makes folders that pods name.
-            fs::set_permissions(&own, Permissions::from_mode(0o700))?;
-            chown(&own, Some(user), Some(user))?;
+            fs::set_permissions(own, Permissions::from_mode(mode))?;
+            chown(own, Some(owner), Some(user))?;
         }
-        let path = folder.socket();
+        let path = link::socket_in(folder);
         // Of a plugin that was here before.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         chown(&path, Some(user), Some(user))?;
-        let (engines, log) = (self.clone(), log.clone());
+        let door = Door { folder: folder.to_owned(), is_closed: Arc::default() };
+        let (engines, log, is_closed) = (self.clone(), log.clone(), door.is_closed.clone());
+        let only = only.map(str::to_owned);
         let accept = move || {
             for stream in listener.incoming().flatten() {
+                if is_closed.load(Ordering::SeqCst) {
+                    return;
+                }
                 let peer = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
                 match peer {
                     Ok(uid) if uid == user || uid == 0 => {}
@@ -163,19 +196,26 @@ impl Engines {
                     Err(_) => continue,
                 }
                 let (engines, volumes, log) = (engines.clone(), volumes.clone(), log.clone());
+                let only = only.clone();
                 // Without a thread the engine comes again.
                 let _ = thread::Builder::new().name("engine".into()).spawn(move || {
-                    if let Err(why) = engines.converse(&stream, &*volumes, &log) {
+                    if let Err(why) = engines.converse(&stream, only, &*volumes, &log) {
                         log.say(&format!("engine: {why}"));
                     }
                 });
             }
         };
         thread::Builder::new().name("engines".into()).spawn(accept)?;
-        Ok(())
+        Ok(door)
     }
 
-    fn converse(&self, stream: &UnixStream, volumes: &dyn Volumes, log: &Log) -> Result<(), String> {
+    fn converse(
+        &self,
+        stream: &UnixStream,
+        only: Option<String>,
+        volumes: &dyn Volumes,
+        log: &Log,
+    ) -> Result<(), String> {
         let wrong = |error: io::Error| flatout_engine::plain(&error);
         stream.set_read_timeout(Some(HELLO_WITHIN)).map_err(wrong)?;
         let Some(ToPlugin::Hello { version, program, format, kept }) =
@@ -196,6 +236,7 @@ impl Engines {
         stream.set_read_timeout(None).map_err(wrong)?;
         let engine = Arc::new(Engine {
             id: self.count.fetch_add(1, Ordering::SeqCst) + 1,
+            only,
             sender: Sender::of(stream).map_err(wrong)?,
             is_leaving: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -250,6 +291,7 @@ pub fn look_at(key: &str) -> String {
     format!("look:{key}")
 }
 
-fn newest(connected: &[Arc<Engine>]) -> Option<Arc<Engine>> {
-    connected.iter().filter(|engine| !engine.is_leaving()).max_by_key(|engine| engine.id).cloned()
+fn newest(connected: &[Arc<Engine>], only: Option<&str>) -> Option<Arc<Engine>> {
+    let stay = connected.iter().filter(|engine| engine.is_for(only) && !engine.is_leaving());
+    stay.max_by_key(|engine| engine.id).cloned()
 }

@@ -1,6 +1,9 @@
 //! The part of the driver that runs on every node: it answers kubelet.
 
+mod alone;
+mod engine_pods;
 mod engines;
+mod kubernetes;
 mod plugin;
 mod records;
 mod takeover;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 use flatout_tree::STATFS;
 use tonic::{Code, Request, Response, Status};
 
+pub use self::kubernetes::Kubernetes;
 use self::plugin::Publish;
 pub use self::plugin::{NodeOptions, Plugin};
 use crate::attributes::VolumeRequest;
@@ -43,7 +47,7 @@ impl NodeService {
     /// Does what blocks on a thread for it.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Plugin) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&Arc<Plugin>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Status> {
         let plugin = self.0.clone();
         let done = tokio::task::spawn_blocking(move || work(&plugin)).await;
@@ -102,6 +106,7 @@ fn publish_of(request: NodePublishVolumeRequest) -> Result<Publish, Status> {
             fs_type: mount.fs_type,
             group: mount.volume_mount_group,
             readers_only,
+            of_account: Default::default(),
         },
     })
 }

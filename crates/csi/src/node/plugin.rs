@@ -1,5 +1,6 @@
 //! The node's plugin: which volumes there are, who serves each, and where pods see them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
 use tonic::{Code, Status};
 
-use super::engines::{Engine, Engines, Volumes, look_at};
+use super::engines::{Door, Engine, Engines, Volumes, look_at};
+use super::kubernetes::Kubernetes;
 use super::records::{Record, Records, Target};
 use super::targets::{self, Unmounted};
 use crate::Log;
@@ -19,7 +21,7 @@ use crate::plan;
 use crate::volume::Secrets;
 
 /// How long an engine is waited for that is not there, or not there yet.
-const ENGINE_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const ENGINE_WITHIN: Duration = Duration::from_secs(15);
 /// How long a bucket's first listing may take. Kubelet gives up after two minutes.
 const PREPARES_WITHIN: Duration = Duration::from_secs(90);
 pub(super) const SERVES_WITHIN: Duration = Duration::from_secs(60);
@@ -39,6 +41,10 @@ pub struct NodeOptions {
     pub volume_bytes: u64,
     pub volumes_max: Option<u64>,
     pub cluster: Cluster,
+    /// Where Kubernetes lets this plugin call its API.
+    pub kubernetes: Option<Kubernetes>,
+    /// The DaemonSet that says how engines are run, where volumes may have one alone.
+    pub engine_pods: Option<String>,
 }
 
 /// The node's part of the driver.
@@ -48,6 +54,8 @@ pub struct Plugin {
     records: Records,
     pub(super) engines: Arc<Engines>,
     state: Mutex<State>,
+    /// Where engines come in: the node's, and by key those of one volume alone.
+    pub(super) doors: Mutex<HashMap<Option<String>, Door>>,
     pub(super) log: Log,
 }
 
@@ -56,6 +64,8 @@ pub(super) struct State {
     pub volumes: HashMap<String, Volume>,
     /// Volumes that something is done with now.
     busy: BTreeSet<String>,
+    /// Volumes alone whose engines are looked for.
+    pub sought: BTreeSet<String>,
 }
 
 /// A volume of this node.
@@ -79,6 +89,11 @@ impl Volume {
 
     pub(super) fn is_alive(&self) -> bool {
         self.mount.as_ref().is_some_and(LastingMount::is_connected)
+    }
+
+    /// Which engines may serve it: the node's, or one of its own.
+    pub(super) fn only(&self) -> Option<&str> {
+        self.record.only()
     }
 }
 
@@ -114,18 +129,29 @@ impl Plugin {
         std::fs::create_dir_all(folder.mounts()).map_err(refused)?;
         let (found, notes) = records.load().map_err(refused)?;
         notes.iter().for_each(|note| log.say(note));
-        let user = options.engine_user;
-        let state = Mutex::default();
-        let plugin = Arc::new(Plugin { options, records, engines: Arc::default(), state, log });
+        let (engines, state, doors) = (Arc::default(), Mutex::default(), Mutex::default());
+        let plugin = Arc::new(Plugin { options, records, engines, state, doors, log });
         for record in found {
             let volume =
                 Volume { secrets: Secrets::default(), mount: None, engine: None, is_lost: false, record };
             plugin.state().volumes.insert(volume.record.key.clone(), volume);
         }
-        let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(plugin.clone()));
-        plugin.engines.listen(&folder, user, volumes, &plugin.log).map_err(refused)?;
+        plugin.listen(None)?;
+        plugin.listen_alone();
         plugin.settle();
+        plugin.clear_engine_pods();
         Ok(plugin)
+    }
+
+    /// Lets engines in: the node's, or those of that volume alone.
+    pub(super) fn listen(self: &Arc<Plugin>, only: Option<&str>) -> Result<(), Failure> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let Entry::Vacant(place) = doors.entry(only.map(str::to_owned)) else { return Ok(()) };
+        let folder = only.map_or_else(|| self.options.folder.engine(), |key| self.options.folder.alone(key));
+        let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(self.clone()));
+        let door = self.engines.listen(&folder, only, self.options.engine_user, volumes, &self.log);
+        place.insert(door.map_err(|error| Failure::internal(&folder.display().to_string(), &error))?);
+        Ok(())
     }
 
     pub fn driver(&self) -> &str {
@@ -173,7 +199,7 @@ impl Plugin {
     ///
     /// # Errors
     /// As CSI says of NodePublishVolume.
-    pub fn publish(&self, publish: &Publish) -> Result<(), Failure> {
+    pub fn publish(self: &Arc<Plugin>, publish: &Publish) -> Result<(), Failure> {
         let volume_id = &publish.volume_id;
         let _busy = self.busy(volume_id)?;
         let invalid = |error: attributes::AttributeError| {
@@ -192,10 +218,11 @@ impl Plugin {
                 ));
             }
             // Secrets alone are new. What is wrong with them must not take the volume from its pod.
-            let secrets = attributes::read(&publish.request, &self.options.cluster).map(|read| read.secrets);
+            let secrets = attributes::read_secrets(&publish.request);
             return self.again(&key, &known, secrets.map_err(invalid));
         }
-        let read = attributes::read(&publish.request, &self.options.cluster).map_err(invalid)?;
+        let request = self.with_account(&publish.request)?;
+        let read = attributes::read(&request, &self.options.cluster).map_err(invalid)?;
         self.refuse_second(publish)?;
         read.notes.iter().for_each(|note| self.log.say(&format!("{volume_id}: {note}")));
         let subject = read.volume.identity.is_of_workload().then(|| read.pod.subject());
@@ -214,15 +241,27 @@ impl Plugin {
             self.renew(&key, read.secrets.clone());
         }
         let shown = self.serve_and_bind(&key, &target);
-        if shown.is_err() && is_new {
-            self.unmount_shared(&key);
-            self.clear(&key);
+        if let Err(failure) = &shown
+            && is_new
+        {
+            if read.volume.is_isolated && failure.code() == Code::Unavailable {
+                // Its pod may need minutes to start: kubelet's next call finds it on its way.
+                self.keep_target(&key, &target)?;
+            } else {
+                self.unmount_shared(&key);
+                self.clear(&key);
+            }
         }
         shown
     }
 
     /// As [`Plugin::publish`], of a target that shows it, or has shown it.
-    fn again(&self, key: &str, known: &Target, secrets: Result<Secrets, Failure>) -> Result<(), Failure> {
+    fn again(
+        self: &Arc<Plugin>,
+        key: &str,
+        known: &Target,
+        secrets: Result<Secrets, Failure>,
+    ) -> Result<(), Failure> {
         match secrets {
             Ok(secrets) => self.renew(key, secrets),
             Err(failure) => self.log.say(&format!("its keys are as before: {}", failure.message)),
@@ -270,16 +309,16 @@ impl Plugin {
 
     /// Knows of a new volume from now on, if there is memory for it.
     fn add(&self, key: &str, publish: &Publish, read: &ReadVolume) -> Result<(), Failure> {
-        if read.is_isolated {
-            return Err(Failure::new(
-                Code::InvalidArgument,
-                format!("{}: isolation: pod is not served yet: leave it out", publish.volume_id),
-            ));
+        if read.volume.is_isolated {
+            self.pods().map_err(|failure| {
+                Failure::new(failure.code(), format!("{}: {}", publish.volume_id, failure.message))
+            })?;
         }
         let memory_bytes = read.memory_bytes.unwrap_or(self.options.volume_bytes);
         let mut state = self.state();
-        let taken: u64 = state.volumes.values().map(|volume| volume.record.memory_bytes).sum();
-        if taken + memory_bytes > self.options.memory_bytes {
+        let of_node = state.volumes.values().filter(|volume| volume.only().is_none());
+        let taken: u64 = of_node.map(|volume| volume.record.memory_bytes).sum();
+        if !read.volume.is_isolated && taken + memory_bytes > self.options.memory_bytes {
             let mib = |bytes: u64| bytes >> 20;
             return Err(Failure::new(
                 Code::ResourceExhausted,
@@ -322,7 +361,7 @@ impl Plugin {
     }
 
     /// Sees to it that the volume is mounted and served, and visible at the target.
-    fn serve_and_bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
+    fn serve_and_bind(self: &Arc<Plugin>, key: &str, target: &Target) -> Result<(), Failure> {
         let is_alive = self.state().volumes.get(key).is_some_and(Volume::is_alive);
         if !is_alive {
             let point = self.options.folder.mounts().join(key);
@@ -365,6 +404,17 @@ impl Plugin {
         })
     }
 
+    /// Knows that the volume is wanted there, before it is shown.
+    fn keep_target(&self, key: &str, target: &Target) -> Result<(), Failure> {
+        let record = {
+            let mut state = self.state();
+            let Some(volume) = state.volumes.get_mut(key) else { return Ok(()) };
+            volume.record.targets.push(target.clone());
+            volume.record.clone()
+        };
+        self.records.save(&record).map_err(|error| Failure::internal("its record", &error))
+    }
+
     fn forget_target(&self, key: &str, path: &Path) {
         let record = {
             let mut state = self.state();
@@ -381,28 +431,20 @@ impl Plugin {
     }
 
     /// Mounts it for the first time, or anew where it was lost: then at every target.
-    pub(super) fn mount(&self, key: &str) -> Result<(), Failure> {
-        let (assignment, others) = {
+    pub(super) fn mount(self: &Arc<Plugin>, key: &str) -> Result<(), Failure> {
+        let (assignment, record) = {
             let state = self.state();
             let Some(volume) = state.volumes.get(key) else {
                 return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
             };
-            (volume.assignment(), volume.record.targets.clone())
+            (volume.assignment(), volume.record.clone())
         };
         self.unmount_shared(key);
-        let Some(engine) = self.engines.wait(ENGINE_WITHIN) else {
-            return Err(Failure::new(
-                Code::Unavailable,
-                format!(
-                    "{}: no engine is connected on this node: look at the pods of flatout-csi-engine",
-                    assignment.volume_id
-                ),
-            ));
-        };
         let name = |failure: Failure| {
             let message = format!("{}: {}", assignment.volume_id, failure.message);
             Failure::new(failure.code(), message)
         };
+        let engine = self.engine_for(&record).map_err(name)?;
         let prepared =
             engine.ask(key, &ToEngine::Prepare(Box::new(assignment.clone())), None, PREPARES_WITHIN);
         let ToPlugin::Prepared { note, .. } = prepared.map_err(name)? else {
@@ -418,7 +460,7 @@ impl Plugin {
         if let Some(volume) = self.state().volumes.get_mut(key) {
             (volume.mount, volume.engine, volume.is_lost) = (Some(mount), Some(engine.id), false);
         }
-        for target in others {
+        for target in record.targets {
             if let Err(failure) = self.bind(key, &target) {
                 self.log.say(&format!("{}: {}", assignment.volume_id, failure.message));
             }
@@ -460,16 +502,19 @@ impl Plugin {
         drop(mount);
     }
 
-    pub(super) fn clear(&self, key: &str) {
-        self.state().volumes.remove(key);
+    pub(super) fn clear(self: &Arc<Plugin>, key: &str) {
+        let gone = self.state().volumes.remove(key);
         self.records.remove(key);
+        if gone.is_some_and(|volume| volume.only().is_some()) {
+            self.let_engine_go(key);
+        }
     }
 
     /// Takes the volume from the target.
     ///
     /// # Errors
     /// The system's refusal.
-    pub fn unpublish(&self, volume_id: &str, target: &Path) -> Result<(), Failure> {
+    pub fn unpublish(self: &Arc<Plugin>, volume_id: &str, target: &Path) -> Result<(), Failure> {
         let _busy = self.busy(volume_id)?;
         let refused = |error| Failure::internal(&target.display().to_string(), &error);
         let how = targets::unmount(target).map_err(refused)?;
@@ -527,6 +572,6 @@ impl Plugin {
 
     /// Whether there is an engine.
     pub fn has_engine(&self) -> bool {
-        self.engines.newest().is_some()
+        self.engines.newest(None).is_some()
     }
 }

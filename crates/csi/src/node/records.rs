@@ -20,6 +20,13 @@ pub struct Record {
     pub targets: Vec<Target>,
 }
 
+impl Record {
+    /// Which engines may serve it: the node's, or one of its own.
+    pub fn only(&self) -> Option<&str> {
+        self.volume.is_isolated.then_some(self.key.as_str())
+    }
+}
+
 /// A place where a pod sees a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
@@ -101,6 +108,7 @@ mod tests {
             no_permissions: false,
             read_only: true,
             identity: Identity::Driver,
+            is_isolated: false,
         };
         let path = "/var/lib/kubelet/pods/1/volumes/mount".into();
         let target = Target { path, read_only: true, is_single: false, readers_only: true };

@@ -55,7 +55,7 @@ impl Plugin {
     }
 
     /// Of a volume whose engine and plugin have died.
-    fn clear_dead(&self, mut record: Record) {
+    fn clear_dead(self: &Arc<Plugin>, mut record: Record) {
         // Where nothing is mounted any more the node was started anew, or kubelet has cleared it.
         let is_mounted =
             |target: &Target| targets::at(&target.path).is_some_and(|mount| targets::is_of_a_driver(&mount));
@@ -79,15 +79,15 @@ impl Plugin {
 
     /// Gives every volume that nobody serves to the newest engine, side by side.
     pub(super) fn assign(self: &Arc<Plugin>) {
-        let Some(engine) = self.engines.newest() else { return };
         let mut orphans = Vec::new();
         let mut lost = Vec::new();
         for volume in self.state().volumes.values_mut() {
+            let Some(engine) = self.engines.newest(volume.only()) else { continue };
             match &volume.mount {
                 Some(mount) if volume.engine.is_none() => {
                     // Nobody else gives it away meanwhile.
                     volume.engine = Some(engine.id);
-                    orphans.push((volume.assignment(), mount.try_clone()));
+                    orphans.push((engine, volume.assignment(), mount.try_clone()));
                 }
                 None if volume.is_lost && !volume.record.volume.identity.needs_secrets() => {
                     lost.push((volume.record.volume_id.clone(), volume.record.key.clone()));
@@ -95,8 +95,8 @@ impl Plugin {
                 _ => {}
             }
         }
-        for (assignment, mount) in orphans {
-            let (plugin, engine) = (self.clone(), engine.clone());
+        for (engine, assignment, mount) in orphans {
+            let plugin = self.clone();
             let work = move || plugin.hand_over(&engine, assignment, mount);
             // Without a thread the next engine, or kubelet's next call, does it.
             let _ = thread::Builder::new().name("takeover".into()).spawn(work);
@@ -108,7 +108,7 @@ impl Plugin {
         }
     }
 
-    fn mount_anew(&self, volume_id: &str, key: &str) {
+    fn mount_anew(self: &Arc<Plugin>, volume_id: &str, key: &str) {
         // Kubelet's own call does it.
         let Ok(_busy) = self.busy(volume_id) else { return };
         if self.state().volumes.get(key).is_some_and(Volume::is_alive) {
@@ -159,6 +159,9 @@ impl Volumes for OfPlugin {
     fn adopt(&self, engine: &Arc<Engine>, kept: Vec<(Assignment, LastingMount)>) -> Result<(), String> {
         let mut state = self.0.state();
         for (assignment, _) in &kept {
+            if state.volumes.get(&assignment.key).is_some_and(|volume| !engine.is_for(volume.only())) {
+                return Err(format!("{}: it is no volume of this engine", assignment.volume_id));
+            }
             let other = state.volumes.get(&assignment.key).and_then(|volume| volume.engine);
             if other.is_some_and(|other| self.0.engines.get(other).is_some()) {
                 return Err(format!("{}: another engine serves it already", assignment.volume_id));
@@ -189,6 +192,7 @@ impl Volumes for OfPlugin {
             }
         }
         self.0.assign();
+        self.0.seek_engines();
     }
 
     fn ended(&self, engine: u64, key: &str, failure: Option<Failure>) {

@@ -2,9 +2,11 @@
 //! user without rights in another, and targets that are seen in a third one by propagation, as a node sees
 //! them. The third one is the test's: on the machine itself nothing is mounted.
 
+mod alone;
 mod controller;
 mod deaths;
 mod keys;
+mod kubernetes;
 mod volumes;
 
 use std::collections::HashMap;
@@ -43,6 +45,8 @@ pub struct Node {
     plugin: Option<Child>,
     engine: Option<Child>,
     plugin_options: Vec<String>,
+    /// Variables of all of them.
+    environment: Vec<(String, String)>,
     runtime: tokio::runtime::Runtime,
     _alive: mpsc::Sender<()>,
 }
@@ -100,6 +104,15 @@ impl Node {
 
     /// The plugin gets these options, too.
     pub fn with(options: &[&str]) -> Node {
+        let mut node = Node::stopped();
+        node.plugin_options = options.iter().map(|&option| option.to_owned()).collect();
+        node.start_plugin();
+        node.start_engine();
+        node
+    }
+
+    /// Without a driver.
+    pub fn stopped() -> Node {
         assert!(Path::new("/dev/fuse").exists(), "volumes need /dev/fuse: modprobe fuse");
         keep_mounts_from_others();
         let folder = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
@@ -126,17 +139,15 @@ impl Node {
                 end_all(&watched);
             }
         });
-        let mut node = Node {
+        Node {
             folder,
             plugin: None,
             engine: None,
-            plugin_options: options.iter().map(|&option| option.to_owned()).collect(),
+            plugin_options: Vec::new(),
+            environment: Vec::new(),
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
             _alive: alive,
-        };
-        node.start_plugin();
-        node.start_engine();
-        node
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -172,25 +183,18 @@ impl Node {
 
     pub fn engine_process(&self) -> Child {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "setpriv"]);
-        command.arg(format!("--reuid={ENGINE_USER}")).arg(format!("--regid={ENGINE_USER}"));
-        command.args(["--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]);
-        command.arg(self.path("flatout")).args(["csi", "engine", "--drain", "5s", "--folder"]);
-        command.arg(self.path("shared/driver"));
-        self.start(command, "engine.log")
+        command.args(["--mount", "--propagation", "private"]);
+        self.start(engine_of(self.folder.path(), command), "engine.log")
     }
 
-    fn start(&self, mut command: Command, log: &str) -> Child {
-        let log = File::options().create(true).append(true).open(self.path(log)).unwrap();
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        command.process_group(0).spawn().unwrap()
+    fn start(&self, command: Command, log: &str) -> Child {
+        start_in(self.folder.path(), command, log, &self.environment)
     }
 
     /// What the driver has said.
     pub fn log(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.path(name)).unwrap_or_default();
-        read("plugin.log") + &read("engine.log")
+        read("plugin.log") + &read("engine.log") + &read("alone.log")
     }
 
     pub fn engine_pid(&self) -> u32 {
@@ -361,16 +365,35 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for child in [&mut self.engine, &mut self.plugin].into_iter().flatten() {
-            let serves = serving_below(child.id());
-            let _ = child.kill();
-            let _ = child.wait();
-            if let Some(serves) = serves {
-                let _ =
-                    Command::new("kill").args(["-KILL", &serves.to_string()]).stderr(Stdio::null()).status();
-            }
-        }
+        [&mut self.engine, &mut self.plugin].into_iter().flatten().for_each(end);
         end_all(self.folder.path());
+    }
+}
+
+/// The rest of a command line that runs an engine.
+fn engine_of(folder: &Path, mut command: Command) -> Command {
+    command.arg("setpriv").arg(format!("--reuid={ENGINE_USER}")).arg(format!("--regid={ENGINE_USER}"));
+    command.args(["--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]);
+    command.arg(folder.join("flatout")).args(["csi", "engine", "--drain", "5s", "--folder"]);
+    command.arg(folder.join("shared/driver"));
+    command
+}
+
+fn start_in(folder: &Path, mut command: Command, log: &str, environment: &[(String, String)]) -> Child {
+    let log = File::options().create(true).append(true).open(folder.join(log)).unwrap();
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    command.process_group(0).spawn().unwrap()
+}
+
+/// kill -9, with the process that it has started.
+fn end(child: &mut Child) {
+    let serves = serving_below(child.id());
+    let _ = child.kill();
+    let _ = child.wait();
+    if let Some(serves) = serves {
+        let _ = Command::new("kill").args(["-KILL", &serves.to_string()]).stderr(Stdio::null()).status();
     }
 }
 

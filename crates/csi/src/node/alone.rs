@@ -1,0 +1,181 @@
+//! Volumes with an engine of their own, and whatever else is asked of the API of Kubernetes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tonic::Code;
+
+use super::engine_pods::EnginePods;
+use super::engines::Engine;
+use super::kubernetes::Kubernetes;
+use super::plugin::{ENGINE_WITHIN, Plugin};
+use super::records::Record;
+use crate::attributes::{self, VolumeRequest};
+use crate::link::Failure;
+
+/// How long a call waits for an engine whose pod may have to be started. Kubelet calls again.
+const POD_WITHIN: Duration = Duration::from_secs(25);
+/// Between two looks after a pod, the first and the longest.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_MOST: Duration = Duration::from_secs(30);
+
+impl Plugin {
+    /// What makes pods of engines.
+    ///
+    /// # Errors
+    /// This driver was installed without.
+    pub(super) fn pods(&self) -> Result<(EnginePods, &Kubernetes), Failure> {
+        let options = self.options();
+        match (&options.engine_pods, &options.kubernetes) {
+            (Some(daemon_set), Some(api)) => {
+                let (daemon_set, node) = (daemon_set.clone(), options.node.clone());
+                Ok((EnginePods { daemon_set, node, folder: options.folder.clone() }, api))
+            }
+            _ => Err(Failure::new(
+                Code::InvalidArgument,
+                "isolation: pod: this driver may make no pods: install it with isolation.enabled=true",
+            )),
+        }
+    }
+
+    /// What the pod's service account says, where it may name the role.
+    ///
+    /// # Errors
+    /// It cannot be known now.
+    pub(super) fn with_account(&self, request: &VolumeRequest) -> Result<VolumeRequest, Failure> {
+        let mut request = request.clone();
+        let (Some((namespace, name)), Some(api)) =
+            (attributes::needs_account(&request), &self.options().kubernetes)
+        else {
+            return Ok(request);
+        };
+        let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}"))?;
+        let found = account.unwrap_or_default();
+        let annotations = found["metadata"]["annotations"].as_object().into_iter().flatten();
+        let texts = annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        request.of_account = texts.collect();
+        Ok(request)
+    }
+
+    /// The engine that is to serve the volume, waited for.
+    ///
+    /// # Errors
+    /// None has come.
+    pub(super) fn engine_for(self: &Arc<Plugin>, record: &Record) -> Result<Arc<Engine>, Failure> {
+        let Some(key) = record.only() else {
+            return self.engines.wait(None, ENGINE_WITHIN).ok_or_else(|| {
+                let why = "no engine is connected on this node: look at the pods of flatout-csi-engine";
+                Failure::new(Code::Unavailable, why)
+            });
+        };
+        let (pods, api) = self.pods()?;
+        self.listen(Some(key))?;
+        if let Some(engine) = self.engines.newest(Some(key)) {
+            return Ok(engine);
+        }
+        pods.ensure(api, record)?;
+        let engine = self.engines.wait(Some(key), POD_WITHIN);
+        engine.ok_or_else(|| Failure::new(Code::Unavailable, pods.why_not(api, key)))
+    }
+
+    /// Lets in the engines of volumes that are alone, after a start.
+    pub(super) fn listen_alone(self: &Arc<Plugin>) {
+        for record in self.alone() {
+            if let Err(failure) = self.listen(record.only()) {
+                self.log.say(&format!("{}: {}", record.volume_id, failure.message));
+            }
+        }
+        self.seek_engines();
+    }
+
+    fn alone(&self) -> Vec<Record> {
+        let state = self.state();
+        let alone = state.volumes.values().filter(|volume| volume.only().is_some());
+        alone.map(|volume| volume.record.clone()).collect()
+    }
+
+    /// Sees to it that volumes which are alone have an engine, until they have one or are gone.
+    pub(super) fn seek_engines(self: &Arc<Plugin>) {
+        for record in self.alone() {
+            if !self.state().sought.insert(record.key.clone()) {
+                continue;
+            }
+            let (plugin, key) = (self.clone(), record.key.clone());
+            let seek = move || {
+                plugin.seek(&record);
+                plugin.state().sought.remove(&record.key);
+            };
+            if thread::Builder::new().name("pods".into()).spawn(seek).is_err() {
+                // Kubelet's next call does it.
+                self.state().sought.remove(&key);
+            }
+        }
+    }
+
+    fn seek(self: &Arc<Plugin>, record: &Record) {
+        let (mut said, mut pause) = (String::new(), LOOK_AGAIN);
+        loop {
+            // The engine's own container may be there again by now.
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_AGAIN_MOST);
+            let is_wanted = self.state().volumes.contains_key(&record.key);
+            if !is_wanted || self.engines.newest(record.only()).is_some() {
+                return;
+            }
+            let sought = self.pods().and_then(|(pods, api)| pods.ensure(api, record));
+            if let Err(failure) = sought
+                && failure.message != said
+            {
+                self.log.say(&format!("{}: {}", record.volume_id, failure.message));
+                said = failure.message;
+            }
+        }
+    }
+
+    /// The engine of a volume that is gone.
+    pub(super) fn let_engine_go(self: &Arc<Plugin>, key: &str) {
+        let door = self.doors.lock().unwrap_or_else(PoisonError::into_inner).remove(&Some(key.to_owned()));
+        drop(door);
+        let (plugin, key) = (self.clone(), key.to_owned());
+        let delete = move || {
+            let mut pause = LOOK_AGAIN;
+            while !plugin.state().volumes.contains_key(&key) {
+                match plugin.pods().and_then(|(pods, api)| pods.delete(api, &key)) {
+                    Ok(()) => return,
+                    Err(failure) => plugin.log.say(&failure.message),
+                }
+                thread::sleep(pause);
+                pause = (pause * 2).min(LOOK_AGAIN_MOST);
+            }
+        };
+        // Else the next plugin does it.
+        let _ = thread::Builder::new().name("pods".into()).spawn(delete);
+    }
+
+    /// Pods of volumes that were unpublished while no plugin was there.
+    pub(super) fn clear_engine_pods(self: &Arc<Plugin>) {
+        if self.pods().is_err() {
+            return;
+        }
+        let plugin = self.clone();
+        let clear = move || {
+            loop {
+                let Ok((pods, api)) = plugin.pods() else { return };
+                let known: BTreeSet<String> = plugin.state().volumes.keys().cloned().collect();
+                match pods.delete_others(api, &known) {
+                    Ok(0) => return,
+                    Ok(count) => {
+                        return plugin
+                            .log
+                            .say(&format!("{count} engines of volumes that are gone were deleted"));
+                    }
+                    Err(failure) => plugin.log.say(&failure.message),
+                }
+                thread::sleep(LOOK_AGAIN_MOST);
+            }
+        };
+        let _ = thread::Builder::new().name("pods".into()).spawn(clear);
+    }
+}
