@@ -17,7 +17,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::Log;
 use crate::attributes::{self, Cluster, ReadVolume, VolumeRequest};
 use crate::engine::Clients;
-use crate::link::{Assignment, Failure};
+use crate::link::{Assignment, Failure, new_number};
 use crate::node::mode_of;
 use crate::proto::controller_server::Controller as ControllerRpc;
 use crate::proto::controller_service_capability::{Rpc, Type, rpc};
@@ -101,8 +101,14 @@ impl Controller {
         work: impl FnOnce(&Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let key = volume.key("controller", None);
-        let assignment =
-            Assignment { key, volume_id: "controller".into(), volume, secrets, memory_bytes: MEMORY_BYTES };
+        let assignment = Assignment {
+            key,
+            number: new_number(),
+            volume_id: "controller".into(),
+            volume,
+            secrets,
+            memory_bytes: MEMORY_BYTES,
+        };
         let connected = self.clients.connect(&assignment)?;
         work(&connected.client)
     }
@@ -321,6 +327,7 @@ fn new_volume(request: CreateVolumeRequest, cluster: &Cluster) -> Result<NewVolu
         knobs: knobs.cloned().collect(),
         identity,
         stays: read.is_shared_path || retains,
+        name: read.is_shared_path.then(|| name.to_owned()),
     };
     // The node is told the folder itself, in place of what it was made of.
     let of_place =

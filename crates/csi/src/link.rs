@@ -4,7 +4,9 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_mount::LastingMount;
 use serde::de::DeserializeOwned;
@@ -21,6 +23,8 @@ pub const VERSION: u32 = 1;
 pub struct Assignment {
     /// The name of the mount.
     pub key: String,
+    /// Tells this mount from those before it under the same name: a later one has a higher number.
+    pub number: u64,
     pub volume_id: String,
     pub volume: Volume,
     pub secrets: Secrets,
@@ -34,54 +38,48 @@ pub enum ToEngine {
     Welcome,
     /// The other answer: another engine serves what this one has kept, and this one must end.
     Refused { why: String },
+    /// It wants an answer of the same number.
+    Ask { question: u64, what: Question },
+    /// It was not mounted after all.
+    Forget { number: u64 },
+    /// Its keys may be others by now.
+    Renew { number: u64, secrets: Secrets },
+}
+
+/// What an engine is asked. Volumes are named by the numbers of their mounts.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Question {
     /// Look at the bucket, so that it can be served.
     Prepare(Box<Assignment>),
     /// Serve what was prepared. The mount comes next.
-    Serve { key: String },
+    Serve { number: u64 },
     /// Go on with what another engine has served. The mount comes next.
     TakeOver(Box<Assignment>),
-    /// It was not mounted after all.
-    Forget { key: String },
-    /// Its keys may be others by now.
-    Renew { key: String, secrets: Secrets },
     /// How is it?
-    Look { key: String },
+    Look { number: u64 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPlugin {
     /// The first message. So many volumes are served already, for a plugin that is gone: each is told by a
     /// `Kept`.
-    Hello {
-        version: u32,
-        program: String,
-        format: u32,
-        kept: usize,
-    },
+    Hello { version: u32, program: String, format: u32, kept: usize },
     /// One that is served already. The mount comes next.
     Kept(Box<Assignment>),
-    Prepared {
-        key: String,
-        note: Option<String>,
-    },
-    Serves {
-        key: String,
-    },
-    Failed {
-        key: String,
-        failure: Failure,
-    },
+    /// To the question of that number.
+    Answer { question: u64, answer: Result<Answer, Failure> },
     /// It was unmounted, or broke.
-    Ended {
-        key: String,
-        failure: Option<Failure>,
-    },
+    Ended { number: u64, failure: Option<Failure> },
     /// No more volumes are taken: this engine ends as soon as nothing would be lost by that.
     Leaving,
-    Looked {
-        key: String,
-        health: Health,
-    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// With a line to show about it.
+    Prepared(Option<String>),
+    Serves,
+    Looked(Health),
 }
 
 /// How a volume is.
@@ -226,4 +224,13 @@ pub fn socket_in(folder: &Path) -> PathBuf {
 /// The part of such a folder that the engine's user may write to.
 pub fn state_in(folder: &Path) -> PathBuf {
     folder.join("state")
+}
+
+/// A number for a mount: higher than any before, also than those of a process before this one.
+pub fn new_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    let next = |last: u64| Some(now.max(last + 1));
+    LAST.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).map_or(now, |last| now.max(last + 1))
 }

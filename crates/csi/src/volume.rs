@@ -121,6 +121,15 @@ impl Identity {
         }
     }
 
+    /// Whether the keys are those of the driver's own pods, or of their node.
+    pub fn is_of_driver(&self) -> bool {
+        match self {
+            Identity::Driver | Identity::Machine { .. } => true,
+            Identity::Rrsa { token, .. } | Identity::Irsa { token, .. } => *token == TokenOf::Driver,
+            Identity::Anonymous | Identity::Secret | Identity::EksPod => false,
+        }
+    }
+
     /// Whether the keys are those of the pod's service account.
     pub fn is_of_workload(&self) -> bool {
         match self {

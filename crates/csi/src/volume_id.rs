@@ -20,6 +20,7 @@ pub const OF_PLACES: [&str; 9] = [
 ];
 const IDENTITY: &str = "identity";
 const STAYS: &str = "stays";
+const NAME: &str = "name";
 
 /// A folder of a bucket that was made for a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct VolumeId {
     pub identity: Option<Identity>,
     /// It was there before, or is to stay: nothing of it is deleted.
     pub stays: bool,
+    /// Of a volume that shares its folder with others: two of them in one pod are two.
+    pub name: Option<String>,
 }
 
 impl VolumeId {
@@ -41,21 +44,24 @@ impl VolumeId {
         let (place, query) = id.split_once('?').unwrap_or((id, ""));
         let folder = Location::parse(&format!("{}/", decoded(place)?)).ok()?;
         let (bucket, key) = folder.in_bucket()?;
-        if bucket.is_empty() || key.trim_matches('/').is_empty() {
+        if bucket.is_empty() {
             return None;
         }
-        let mut parsed = VolumeId { folder, knobs: Vec::new(), identity: None, stays: false };
+        let is_bucket = key.trim_matches('/').is_empty();
+        let mut parsed = VolumeId { folder, knobs: Vec::new(), identity: None, stays: false, name: None };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=')?;
             let value = decoded(value)?;
             match name {
                 IDENTITY => parsed.identity = Some(serde_json::from_str(&value).ok()?),
                 STAYS => parsed.stays = true,
+                NAME => parsed.name = Some(value),
                 name if OF_PLACES.contains(&name) => parsed.knobs.push((name.to_owned(), value)),
                 _ => return None,
             }
         }
-        Some(parsed)
+        // No volume of its own is a whole bucket.
+        (!is_bucket || parsed.name.is_some()).then_some(parsed)
     }
 
     /// The text of it.
@@ -63,7 +69,7 @@ impl VolumeId {
         let mut text = format!("{}://", self.folder.scheme());
         let (bucket, key) = self.folder.in_bucket().unwrap_or_default();
         text.push_str(bucket);
-        for part in key.trim_end_matches('/').split('/') {
+        for part in key.trim_end_matches('/').split('/').filter(|part| !part.is_empty() || !key.is_empty()) {
             text.push('/');
             percent::encode_query(part, &mut text);
         }
@@ -71,6 +77,7 @@ impl VolumeId {
         let knobs = self.knobs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let identity = identity.as_deref().map(|identity| (IDENTITY, identity));
         let pairs = knobs.chain(identity).chain(self.stays.then_some((STAYS, "1")));
+        let pairs = pairs.chain(self.name.as_deref().map(|name| (NAME, name)));
         for (at, (name, value)) in pairs.enumerate() {
             text.push(if at == 0 { '?' } else { '&' });
             text.push_str(name);
@@ -94,6 +101,7 @@ mod tests {
                 knobs: knobs.into_iter().collect(),
                 identity: None,
                 stays,
+                name: None,
             };
             assert_eq!(id.to_text(), text);
             assert_eq!(VolumeId::parse(text), Some(id), "{text}");
@@ -109,6 +117,13 @@ mod tests {
         for text in ["pv-ossfs2", "", "s3://data", "s3://data?stays=1", "http://host/x", "s3://data/x?more=1"]
         {
             assert_eq!(VolumeId::parse(text), None, "{text}");
+        }
+        for shared in ["s3://data?stays=1&name=pvc-1", "s3://data/teams?stays=1&name=pvc-1"] {
+            let id = VolumeId::parse(shared).unwrap();
+            assert_eq!(
+                (id.name.as_deref(), id.stays, id.to_text()),
+                (Some("pvc-1"), true, shared.to_owned())
+            );
         }
         let role = Identity::Machine { role: "reader".into() };
         let id = VolumeId { identity: Some(role), ..VolumeId::parse("oss://data/pvc-1").unwrap() };

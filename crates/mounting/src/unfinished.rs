@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_engine::Client;
 use flatout_tree::UploadNotes;
@@ -36,7 +37,9 @@ impl Unfinished {
     /// killed mount leaves parts that `flatout uploads` shows.
     pub(crate) fn begin(folder: &Path, (source, origin): (&str, &str)) -> Option<Unfinished> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
-        let path = folder.join(format!("{}-{}", name(source, origin), std::process::id()));
+        // Numbers of processes come again, in containers above all.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let path = folder.join(format!("{}-{}-{since}", name(source, origin), std::process::id()));
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path).ok()?;
         file.try_lock().ok()?;
         Some(Unfinished { path, state: Mutex::new(State { file, open: 0 }) })

@@ -62,6 +62,9 @@ pub struct CsiNode {
     /// How many volumes Kubernetes may place on the node [default: as many as fit into --memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_volumes: Option<u64>,
+    /// Let inline volumes use the driver's own keys and roles: then whoever may create a pod may use them
+    #[arg(long)]
+    pub inline_driver_keys: bool,
     /// The DaemonSet that says how engines are run, for volumes with `isolation: pod`, which get a pod each
     /// [default: such volumes are refused]
     #[arg(long, value_name = "DAEMONSET")]

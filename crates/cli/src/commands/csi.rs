@@ -31,6 +31,7 @@ fn cluster(plugin: &CsiPlugin) -> Cluster {
     Cluster {
         alibaba_account: plugin.alibaba_account.clone(),
         alibaba_cluster: plugin.alibaba_cluster.clone(),
+        inline_driver_keys: false,
     }
 }
 
@@ -59,6 +60,9 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
             "{DOING}: --volume-memory is more than --memory, which is for all volumes"
         )));
     }
+    // The kernel's list of mounts has no links.
+    let folder = std::fs::create_dir_all(&args.folder).and_then(|()| args.folder.canonicalize());
+    let folder = folder.map_err(|error| Failure::local(DOING, args.folder.display(), &error))?;
     let kubernetes = Kubernetes::of_pod(&flatout_ambient::environment(), &args.service_account);
     let kubernetes = kubernetes.map_err(|failure| failed(&failure))?;
     if args.engine_pods.is_some() && kubernetes.is_none() {
@@ -69,12 +73,12 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
     let options = NodeOptions {
         driver: args.plugin.driver_name.clone(),
         node: args.node_name.clone(),
-        folder: NodeFolder::new(&args.folder),
+        folder: NodeFolder::new(folder),
         engine_user: args.engine_user,
         memory_bytes: args.memory,
         volume_bytes: args.volume_memory,
         volumes_max: args.max_volumes,
-        cluster: cluster(&args.plugin),
+        cluster: Cluster { inline_driver_keys: args.inline_driver_keys, ..cluster(&args.plugin) },
         kubernetes,
         engine_pods: args.engine_pods.clone(),
     };

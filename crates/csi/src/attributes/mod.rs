@@ -81,6 +81,8 @@ pub struct Cluster {
     pub alibaba_account: Option<String>,
     /// The cluster's id at Alibaba Cloud, which is part of the name of its provider of tokens.
     pub alibaba_cluster: Option<String>,
+    /// Whoever may create a pod may use what the driver's own keys and roles open.
+    pub inline_driver_keys: bool,
 }
 
 /// A key or a value that was refused. Displays as `KEY: why`.
@@ -122,7 +124,12 @@ impl Attributes {
                 Some(Meaning::Read(field, _)) => {
                     let same = sorted.fields.insert(field, (key.to_owned(), value.to_owned()));
                     if let Some((other, before)) = same.filter(|(_, before)| before != value) {
-                        return Err(refused(key, format!("'{value}' contradicts {other}: '{before}'")));
+                        let why = match field {
+                            // Keys are shown to nobody.
+                            Field::KeyId | Field::KeySecret => format!("contradicts {other}"),
+                            _ => format!("'{value}' contradicts {other}: '{before}'"),
+                        };
+                        return Err(refused(key, why));
                     }
                 }
                 Some(Meaning::Is(values, why)) => {
@@ -265,6 +272,9 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         cluster,
         &request.of_account,
     )?;
+    if pod.is_ephemeral {
+        refuse_inline(&identity, &options.system, cluster)?;
+    }
     let is_isolated = match given.get(Field::Isolation) {
         None | Some("shared") => false,
         Some("pod") => true,
@@ -497,6 +507,23 @@ fn identity(
     };
     refuse_unused(given, &identity)?;
     Ok(identity)
+}
+
+/// Whoever may create a pod writes the attributes of its inline volumes; those of others are an
+/// administrator's.
+fn refuse_inline(identity: &Identity, system: &[String], cluster: &Cluster) -> Result<(), AttributeError> {
+    if let Some(option) = system.iter().find(|option| ["suid", "dev"].contains(&option.as_str())) {
+        return Err(refused("mount options", format!("{option} is for volumes of an administrator")));
+    }
+    match identity.is_of_driver() && !cluster.inline_driver_keys {
+        true => Err(refused(
+            "authType",
+            "an inline volume brings keys of its own: name a Secret (nodePublishSecretRef), or write \
+             authenticationSource: pod, or authType: public; node.inlineDriverKeys=true of the chart allows the \
+             driver's keys to whoever may create a pod",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// A role that is named, and that nobody would assume.

@@ -98,7 +98,11 @@ fn places_are_bucket_and_folder() {
 fn roles_are_read() {
     let check = |more: &[(&str, &str)], want: Result<Identity, &str>| {
         let attributes = [&[("bucket", "b"), ("authType", "rrsa")], more].concat();
-        let cluster = Cluster { alibaba_account: Some("7".into()), alibaba_cluster: Some("c1".into()) };
+        let cluster = Cluster {
+            alibaba_account: Some("7".into()),
+            alibaba_cluster: Some("c1".into()),
+            ..Cluster::default()
+        };
         let got = read(&request(&attributes), &cluster).map(|read| read.volume.identity);
         match want {
             Ok(want) => assert_eq!(got, Ok(want), "{more:?}"),
@@ -248,7 +252,11 @@ fn a_service_account_may_name_the_role() {
     assert_eq!(needs_account(&of_pod("s3://b", &[("roleArn", "r")])), None);
     assert_eq!(needs_account(&request(&[("source", "s3://b")])), None);
     let with = |request: VolumeRequest| {
-        let cluster = Cluster { alibaba_account: Some("7".into()), alibaba_cluster: Some("c1".into()) };
+        let cluster = Cluster {
+            alibaba_account: Some("7".into()),
+            alibaba_cluster: Some("c1".into()),
+            ..Cluster::default()
+        };
         let request = VolumeRequest { of_account: of_account.clone(), ..request };
         read(&request, &cluster).unwrap().volume.identity
     };
@@ -266,4 +274,31 @@ fn a_service_account_may_name_the_role() {
     );
     // A service account that names none: EKS Pod Identity may know it.
     assert_eq!(read_of(&of_pod("s3://b", &[])).volume.identity, Identity::EksPod);
+}
+
+#[test]
+fn who_creates_a_pod_uses_no_keys_of_the_driver() {
+    let inline = |more: &[(&str, &str)]| {
+        request(&[&[("bucket", "b"), ("csi.storage.k8s.io/ephemeral", "true")], more].concat())
+    };
+    let refused = |more: &[(&str, &str)], why: &str| {
+        let error = read(&inline(more), &Cluster::default()).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(&[], "an inline volume brings keys of its own");
+    refused(&[("roleArn", "arn:aws:iam::1:role/admin")], "an inline volume brings keys of its own");
+    refused(&[("authType", "sts"), ("roleName", "node")], "an inline volume brings keys of its own");
+    refused(&[("authType", "public"), ("otherOpts", "-o suid")], "suid is for volumes of an administrator");
+    assert_eq!(read_of(&inline(&[("authType", "public")])).volume.identity, Identity::Anonymous);
+    let of_pod = read_of(&inline(&[("authenticationSource", "pod"), ("roleArn", "r")]));
+    assert!(of_pod.volume.identity.is_of_workload());
+    let allowed = Cluster { inline_driver_keys: true, ..Cluster::default() };
+    assert_eq!(read(&inline(&[]), &allowed).unwrap().volume.identity, Identity::Driver);
+}
+
+#[test]
+fn keys_that_contradict_each_other_are_not_shown() {
+    let twice = request(&[("bucket", "b"), ("akSecret", "VISIBLE"), ("AKSECRET", "VISIBLE2"), ("akId", "x")]);
+    let error = read(&twice, &Cluster::default()).unwrap_err().to_string();
+    assert!(error.contains("contradicts") && !error.contains("VISIBLE"), "{error}");
 }

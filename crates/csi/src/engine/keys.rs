@@ -40,15 +40,16 @@ const TOKENS_OF_ROLES: [(&str, &[&str]); 2] = [
 /// Variables of the engine's own pod that hold for every volume.
 const OF_ROADS: [&str; 5] = ["_PROXY", "_proxy", "AWS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Files that hold what a volume's chain of keys reads. They are the engine's own, and go with the volume.
+/// Files that hold what a volume's chain of keys reads. They are the engine's own, and go with the last
+/// volume whose keys are found by them.
 #[derive(Debug)]
 pub struct KeyFiles(PathBuf);
 
 impl KeyFiles {
     /// # Errors
     /// The system's.
-    pub fn new(folder: &Path, key: &str) -> io::Result<KeyFiles> {
-        let folder = folder.join(key);
+    pub fn new(folder: &Path, name: &str) -> io::Result<KeyFiles> {
+        let folder = folder.join(name);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         Ok(KeyFiles(folder))
     }
@@ -236,6 +237,8 @@ pub struct VolumeKeys {
 /// The keys of one identity, for all volumes that have it.
 pub struct SharedKeys {
     provider: Arc<dyn Provider>,
+    /// What it reads.
+    _files: Arc<KeyFiles>,
     granted: Mutex<Option<Granted>>,
 }
 
@@ -256,7 +259,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Identities {
     /// Who has the keys of `identity`, which holds all that they are found by.
-    pub fn shared(&self, identity: &impl serde::Serialize, provider: Arc<dyn Provider>) -> Arc<SharedKeys> {
+    pub fn shared(
+        &self,
+        identity: &impl serde::Serialize,
+        provider: Arc<dyn Provider>,
+        files: &Arc<KeyFiles>,
+    ) -> Arc<SharedKeys> {
         let bytes = serde_json::to_vec(identity).expect("it is text");
         let name: [u8; 32] = Sha256::digest(bytes).into();
         let mut known = lock(&self.0);
@@ -264,7 +272,7 @@ impl Identities {
         if let Some(keys) = known.get(&name).and_then(Weak::upgrade) {
             return keys;
         }
-        let keys = Arc::new(SharedKeys { provider, granted: Mutex::new(None) });
+        let keys = Arc::new(SharedKeys { provider, _files: files.clone(), granted: Mutex::new(None) });
         known.insert(name, Arc::downgrade(&keys));
         keys
     }
@@ -295,7 +303,9 @@ impl VolumeKeys {
 impl Provider for VolumeKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
         let keys = lock(&self.asks).clone();
-        let granted = keys.provide(*lock(&self.had), web)?;
+        // Nobody waits for a lock while the service is asked.
+        let had = *lock(&self.had);
+        let granted = keys.provide(had, web)?;
         *lock(&self.had) = granted.number;
         Ok(granted.grant)
     }

@@ -14,17 +14,20 @@ use std::time::{Duration, Instant};
 
 use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
-use flatout_mounting::MetricsEndpoint;
+use flatout_mounting::{Handover, MetricsEndpoint};
 use tonic::Code;
 
 pub use self::parent::keep;
 pub use self::volumes::Clients;
 use self::volumes::{Prepared, Served, Serving};
 use crate::Log;
-use crate::link::{self, Assignment, Failure, Health, NodeFolder, Sender, ToEngine, ToPlugin, VERSION};
+use crate::link::{self, Answer, Failure, Health, NodeFolder, Question, Sender, ToEngine};
+use crate::link::{ToPlugin, VERSION};
 
 /// How often a plugin that is away is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// And one that does not take it, such as one of another version.
+const UNWELCOME: Duration = Duration::from_secs(1);
 /// How long requests may take that came before an engine leaves.
 const QUIET_WITHIN: Duration = Duration::from_secs(2);
 /// Between two attempts to leave.
@@ -52,8 +55,9 @@ pub struct Engine {
 #[derive(Default)]
 struct State {
     plugin: Option<Arc<Sender>>,
-    prepared: HashMap<String, Prepared>,
-    served: HashMap<String, Served>,
+    /// By the numbers of their mounts.
+    prepared: HashMap<u64, Prepared>,
+    served: HashMap<u64, Served>,
     is_leaving: bool,
     /// The plugin has answered.
     is_welcome: bool,
@@ -82,16 +86,30 @@ impl Engine {
 
     /// Serves whatever the plugin of this node hands over. Does not return.
     pub fn run(self: &Arc<Engine>, folder: &NodeFolder) -> ! {
-        let mut was_away = false;
+        let (mut was_away, mut was_unwelcome) = (false, false);
         loop {
             match UnixStream::connect(folder.socket()) {
                 Ok(socket) => {
                     was_away = false;
-                    if let Err(error) = self.converse(&socket) {
-                        self.log.say(&format!("engine: the plugin: {}", flatout_engine::plain(&error)));
+                    let talked = self.converse(&socket);
+                    let was_welcome = {
+                        let mut state = self.state();
+                        state.plugin = None;
+                        std::mem::take(&mut state.is_welcome)
+                    };
+                    if was_welcome {
+                        was_unwelcome = false;
+                    } else if !std::mem::replace(&mut was_unwelcome, true) {
+                        let why = talked.as_ref().err().map_or_else(String::new, flatout_engine::plain);
+                        self.log.say(&format!("engine: the plugin does not take it: {why}"));
                     }
-                    let mut state = self.state();
-                    (state.plugin, state.is_welcome) = (None, false);
+                    if let (true, Err(error)) = (was_welcome, &talked) {
+                        self.log.say(&format!("engine: the plugin: {}", flatout_engine::plain(error)));
+                    }
+                    if !was_welcome {
+                        // Its log says why.
+                        thread::sleep(UNWELCOME);
+                    }
                 }
                 Err(error) if !was_away => {
                     was_away = true;
@@ -118,16 +136,20 @@ impl Engine {
             if state.is_leaving {
                 sender.send(&ToPlugin::Leaving, None)?;
             }
-            state.plugin = Some(sender);
+            state.plugin = Some(sender.clone());
         }
         while let Some(message) = link::receive::<ToEngine>(socket)? {
             let mount = match &message {
-                ToEngine::Serve { .. } | ToEngine::TakeOver(_) => Some(LastingMount::receive(socket)?),
+                ToEngine::Ask { what: Question::Serve { .. } | Question::TakeOver(_), .. } => {
+                    Some(LastingMount::receive(socket)?)
+                }
                 _ => None,
             };
-            let engine = self.clone();
+            let (engine, plugin) = (self.clone(), sender.clone());
             // A bucket that answers late keeps no other volume waiting.
-            thread::Builder::new().name("volume".into()).spawn(move || engine.obey(message, mount))?;
+            thread::Builder::new()
+                .name("volume".into())
+                .spawn(move || engine.obey(message, mount, &plugin))?;
         }
         Ok(())
     }
@@ -140,92 +162,108 @@ impl Engine {
         }
     }
 
-    fn obey(self: &Arc<Engine>, message: ToEngine, mount: Option<LastingMount>) {
-        let said = match message {
+    /// `plugin` is the one that has said it.
+    fn obey(self: &Arc<Engine>, message: ToEngine, mount: Option<LastingMount>, plugin: &Arc<Sender>) {
+        match message {
             ToEngine::Welcome => {
                 self.state().is_welcome = true;
-                return self.log.say("engine: connected with the node's plugin");
+                self.log.say("engine: connected with the node's plugin");
             }
             ToEngine::Refused { why } => {
                 self.log.say(&format!("engine: {why}: this one ends"));
                 std::process::exit(1);
             }
-            ToEngine::Prepare(assignment) => {
-                let key = assignment.key.clone();
-                self.prepare(*assignment).unwrap_or_else(|failure| ToPlugin::Failed { key, failure })
+            ToEngine::Forget { number } => drop(self.state().prepared.remove(&number)),
+            ToEngine::Renew { number, secrets } => self.renew(number, secrets),
+            ToEngine::Ask { question, what } => {
+                let answer = self.answer(what, mount, plugin);
+                // A plugin that is gone is told all there is when it comes back.
+                let _ = plugin.send(&ToPlugin::Answer { question, answer }, None);
             }
-            ToEngine::Serve { key } => {
-                let prepared = self.state().prepared.remove(&key);
-                match (prepared, mount) {
-                    (Some(prepared), Some(mount)) => self.serve(prepared, mount, false),
-                    _ => {
-                        ToPlugin::Failed { key, failure: Failure::new(Code::Aborted, "it was not prepared") }
-                    }
-                }
-            }
-            ToEngine::TakeOver(assignment) => {
-                let Some(mount) = mount else { return };
-                let key = assignment.key.clone();
-                if self.state().served.contains_key(&key) {
-                    return self.tell(&ToPlugin::Serves { key });
-                }
-                match self.serving.go_on(*assignment, &mount) {
-                    Ok(prepared) => self.serve(prepared, mount, true),
-                    Err(failure) => ToPlugin::Failed { key, failure },
-                }
-            }
-            ToEngine::Forget { key } => return drop(self.state().prepared.remove(&key)),
-            ToEngine::Renew { key, secrets } => return self.renew(&key, secrets),
-            ToEngine::Look { key } => {
-                let health = self.state().served.get(&key).map(Served::health);
-                let none = || Health { outage: Some("it is not served".to_owned()), ..Health::default() };
-                ToPlugin::Looked { key, health: health.unwrap_or_else(none) }
-            }
-        };
-        self.tell(&said);
-    }
-
-    fn prepare(&self, assignment: Assignment) -> Result<ToPlugin, Failure> {
-        let key = assignment.key.clone();
-        let prepared = self.serving.prepare(assignment)?;
-        let note = prepared.note();
-        self.state().prepared.insert(key.clone(), prepared);
-        Ok(ToPlugin::Prepared { key, note })
-    }
-
-    fn serve(self: &Arc<Engine>, prepared: Prepared, mount: LastingMount, takes_over: bool) -> ToPlugin {
-        let key = prepared.assignment().key.clone();
-        match self.serving.serve(prepared, mount, takes_over) {
-            Ok((served, mut session)) => {
-                self.state().served.insert(key.clone(), served);
-                let engine = self.clone();
-                let ends = move |key: String| {
-                    let failure = session.wait().err().map(Failure::from);
-                    drop(session);
-                    engine.state().served.remove(&key);
-                    engine.tell(&ToPlugin::Ended { key, failure });
-                };
-                let ended = key.clone();
-                match thread::Builder::new().name("session".into()).spawn(move || ends(ended)) {
-                    Ok(_) => ToPlugin::Serves { key },
-                    Err(error) => ToPlugin::Failed { key, failure: Failure::internal("threads", &error) },
-                }
-            }
-            Err(failure) => ToPlugin::Failed { key, failure },
         }
     }
 
-    fn renew(&self, key: &str, secrets: crate::volume::Secrets) {
-        let renewal = {
+    fn answer(
+        self: &Arc<Engine>,
+        what: Question,
+        mount: Option<LastingMount>,
+        plugin: &Arc<Sender>,
+    ) -> Result<Answer, Failure> {
+        let no_mount = || Failure::new(Code::Aborted, "no mount came with it");
+        match what {
+            Question::Prepare(assignment) => {
+                let number = assignment.number;
+                let prepared = self.serving.prepare(*assignment)?;
+                let note = prepared.note();
+                self.state().prepared.insert(number, prepared);
+                Ok(Answer::Prepared(note))
+            }
+            Question::Serve { number } => {
+                let prepared = self.state().prepared.remove(&number);
+                let prepared = prepared.ok_or_else(|| Failure::new(Code::Aborted, "it was not prepared"))?;
+                self.serve(prepared, mount.ok_or_else(no_mount)?, false, plugin)
+            }
+            Question::TakeOver(assignment) => {
+                let mount = mount.ok_or_else(no_mount)?;
+                if self.state().served.contains_key(&assignment.number) {
+                    return Ok(Answer::Serves);
+                }
+                let prepared = self.serving.go_on(*assignment, &mount)?;
+                self.serve(prepared, mount, true, plugin)
+            }
+            Question::Look { number } => {
+                let health = self.state().served.get(&number).map(Served::health);
+                let none = || Health { outage: Some("it is not served".to_owned()), ..Health::default() };
+                Ok(Answer::Looked(health.unwrap_or_else(none)))
+            }
+        }
+    }
+
+    fn serve(
+        self: &Arc<Engine>,
+        prepared: Prepared,
+        mount: LastingMount,
+        takes_over: bool,
+        plugin: &Arc<Sender>,
+    ) -> Result<Answer, Failure> {
+        let number = prepared.assignment().number;
+        let (served, mut session) = self.serving.serve(prepared, mount, takes_over)?;
+        {
             let mut state = self.state();
-            let Some(served) = state.served.get_mut(key) else { return };
-            self.serving.renew(served, secrets)
+            // A plugin that came meanwhile knows of all but this one.
+            if let Some(now) = state.plugin.as_ref().filter(|now| !Arc::ptr_eq(now, plugin)) {
+                let kept = ToPlugin::Kept(Box::new(served.assignment.clone()));
+                let _ = now.send(&kept, Some(&served.mount));
+            }
+            state.served.insert(number, served);
+        }
+        let engine = self.clone();
+        let ends = move || {
+            let failure = session.wait().err().map(Failure::from);
+            drop(session);
+            let ended = engine.state().served.remove(&number);
+            drop(ended);
+            engine.tell(&ToPlugin::Ended { number, failure });
+        };
+        let session = thread::Builder::new().name("session".into()).spawn(ends);
+        session.map(|_| Answer::Serves).map_err(|error| {
+            let ended = self.state().served.remove(&number);
+            drop(ended);
+            Failure::internal("threads", &error)
+        })
+    }
+
+    fn renew(&self, number: u64, secrets: crate::volume::Secrets) {
+        let (volume_id, renewal) = {
+            let mut state = self.state();
+            let Some(served) = state.served.get_mut(&number) else { return };
+            (served.assignment.volume_id.clone(), self.serving.renew(served, secrets))
         };
         match renewal {
             // Asks the service that grants them, if there is one.
             Ok(Some(client)) => client.ask(),
             Ok(None) => {}
-            Err(failure) => self.log.say(&format!("{key}: its keys: {}", failure.message)),
+            Err(failure) => self.log.say(&format!("{volume_id}: its keys: {}", failure.message)),
         }
     }
 
@@ -260,6 +298,12 @@ impl Engine {
                     .map(|served| (served.assignment.volume_id.clone(), served.handover()))
                     .collect()
             };
+            // A bucket that does not answer would keep the others silent while it is waited for.
+            let waits = |handover: &Handover| handover.waits().into_iter().any(|wait| wait > QUIET_WITHIN);
+            if since.elapsed() <= self.drain && handovers.iter().any(|(_, handover)| waits(handover)) {
+                thread::sleep(PAUSE);
+                continue;
+            }
             let mut paused = Vec::new();
             let busy = handovers.iter().find_map(|(volume, handover)| match handover.pause(QUIET_WITHIN) {
                 Ok(()) => {
@@ -269,7 +313,7 @@ impl Engine {
                 Err(not_now) => Some((volume, not_now)),
             });
             // Without a plugin nobody would hold the mounts.
-            let is_held = handovers.is_empty() || self.state().plugin.is_some();
+            let is_held = handovers.is_empty() || self.state().is_welcome;
             match busy {
                 None if is_held => {
                     self.log.say(&format!("engine: leaves {} volumes to the next", handovers.len()));

@@ -12,6 +12,7 @@ use flatout_mounting::{
 };
 use flatout_settings::Settings;
 use flatout_tree::Tree;
+use tonic::Code;
 
 use super::keys::{self, Identities, KeyFiles, SharedKeys, VolumeKeys};
 use crate::Log;
@@ -32,7 +33,7 @@ pub struct Connected {
     pub client: Arc<Client>,
     settings: Settings,
     keys: Arc<VolumeKeys>,
-    files: KeyFiles,
+    files: Arc<KeyFiles>,
 }
 
 /// What all volumes of an engine share.
@@ -93,7 +94,8 @@ impl Clients {
     /// # Errors
     /// Settings that make no sense, or a folder that cannot be written to.
     pub fn connect(&self, assignment: &Assignment) -> Result<Connected, Failure> {
-        let files = KeyFiles::new(self.key_files.path(), &assignment.key).map_err(of_folder)?;
+        let name = format!("{}-{}", assignment.key, assignment.number);
+        let files = Arc::new(KeyFiles::new(self.key_files.path(), &name).map_err(of_folder)?);
         let (found, keys) = self.keys_of(assignment, &assignment.secrets, &files)?;
         let (keys, settings) = (Arc::new(VolumeKeys::new(keys)), found.settings.clone());
         let config = Config { aws_credentials: keys.clone(), oss_credentials: keys.clone(), ..found.into() };
@@ -105,7 +107,7 @@ impl Clients {
         &self,
         assignment: &Assignment,
         secrets: &Secrets,
-        files: &KeyFiles,
+        files: &Arc<KeyFiles>,
     ) -> Result<(flatout_ambient::Ambient, Arc<SharedKeys>), Failure> {
         let volume = &assignment.volume;
         let surroundings =
@@ -113,7 +115,7 @@ impl Clients {
         let found = plan::gather(assignment, &surroundings)?;
         let is_oss = volume.source.starts_with("oss://");
         let provider = if is_oss { found.oss_credentials.clone() } else { found.aws_credentials.clone() };
-        let shared = self.identities.shared(&keys::name_of(volume, secrets), provider);
+        let shared = self.identities.shared(&keys::name_of(volume, secrets), provider, files);
         Ok((found, shared))
     }
 }
@@ -149,13 +151,14 @@ impl Serving {
     /// Goes on with what another engine has served. Nothing is asked of the origin.
     ///
     /// # Errors
-    /// That engine could not keep all that the kernel knows.
+    /// `DataLoss`: that engine could not keep all that the kernel knows. What else fails may pass.
     pub fn go_on(&self, assignment: Assignment, mount: &LastingMount) -> Result<Prepared, Failure> {
         let (parts, mut plan) = self.parts(assignment)?;
         if let Some(point) = mount.point() {
             plan.mount_point = point.to_owned();
         }
-        let tree = flatout_mounting::take_over(&parts.connected.client, &plan, mount, &parts.log)?;
+        let taken = flatout_mounting::take_over(&parts.connected.client, &plan, mount, &parts.log);
+        let tree = taken.map_err(|error| Failure::new(Code::DataLoss, Failure::from(error).message))?;
         Ok(Prepared { parts, plan, tree, note: None })
     }
 

@@ -16,24 +16,26 @@ use flatout_mount::LastingMount;
 use tonic::Code;
 
 use crate::Log;
-use crate::link::{self, Assignment, Failure, Sender, ToEngine, ToPlugin, VERSION};
+use crate::link::{self, Answer, Assignment, Failure, Question, Sender, ToEngine, ToPlugin, VERSION};
 
 /// How long an engine may take to say what it has.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// More volumes than a node has pods.
+const KEPT_MOST: usize = 4096;
 
 /// What is to be done where engines come and go.
 pub trait Volumes: Send + Sync + 'static {
     /// This engine serves these already. An error: it must not.
     ///
     /// # Errors
-    /// Another engine serves one of them.
+    /// Another engine serves one of them, or it is none of its own.
     fn adopt(&self, engine: &Arc<Engine>, kept: Vec<(Assignment, LastingMount)>) -> Result<(), String>;
     /// There is an engine for whatever has none.
     fn assign(&self);
     /// This engine is gone.
     fn orphan(&self, engine: u64);
-    /// A volume was unmounted, or broke.
-    fn ended(&self, engine: u64, key: &str, failure: Option<Failure>);
+    /// The mount of that number was unmounted, or broke.
+    fn ended(&self, engine: u64, number: u64, failure: Option<Failure>);
 }
 
 /// An engine that is connected.
@@ -45,7 +47,32 @@ pub struct Engine {
     only: Option<String>,
     sender: Sender,
     is_leaving: AtomicBool,
-    waiting: Mutex<HashMap<String, mpsc::Sender<ToPlugin>>>,
+    /// By the numbers of their questions.
+    waiting: Mutex<HashMap<u64, mpsc::Sender<Result<Answer, Failure>>>>,
+    questions: AtomicU64,
+}
+
+/// Why a question has no good answer.
+#[derive(Debug)]
+pub enum Unanswered {
+    /// The engine has died.
+    Gone,
+    /// It may still do what it was asked.
+    Late(Duration),
+    Refused(Failure),
+}
+
+impl From<Unanswered> for Failure {
+    fn from(why: Unanswered) -> Failure {
+        let unavailable = |why: String| Failure::new(Code::Unavailable, why);
+        match why {
+            Unanswered::Gone => unavailable("the engine died meanwhile: it is tried again".to_owned()),
+            Unanswered::Late(waited) => {
+                unavailable(format!("the engine does not answer within {} s", waited.as_secs()))
+            }
+            Unanswered::Refused(failure) => failure,
+        }
+    }
 }
 
 /// A socket on which the engine of one volume finds the plugin. Its folder goes with it.
@@ -77,31 +104,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Asks, and waits for the answer about that volume.
+    /// Asks, and waits for the answer.
     ///
     /// # Errors
     /// The engine's own, that it is gone, or that it does not answer.
     pub fn ask(
         &self,
-        key: &str,
-        message: &ToEngine,
+        what: Question,
         mount: Option<&LastingMount>,
         patience: Duration,
-    ) -> Result<ToPlugin, Failure> {
+    ) -> Result<Answer, Unanswered> {
+        let question = self.questions.fetch_add(1, Ordering::SeqCst);
         let (sender, answer) = mpsc::channel();
-        lock(&self.waiting).insert(key.to_owned(), sender);
-        let gone = || Failure::new(Code::Unavailable, "the engine died meanwhile: it is tried again");
-        let told = self.sender.send(message, mount);
-        let answered = told.map_err(|_| gone()).and_then(|()| match answer.recv_timeout(patience) {
-            Ok(ToPlugin::Failed { failure, .. }) => Err(failure),
-            Ok(said) => Ok(said),
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let seconds = patience.as_secs();
-                Err(Failure::new(Code::Unavailable, format!("the engine does not answer within {seconds} s")))
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone()),
-        });
-        lock(&self.waiting).remove(key);
+        lock(&self.waiting).insert(question, sender);
+        let told = self.sender.send(&ToEngine::Ask { question, what }, mount);
+        let answered =
+            told.map_err(|_| Unanswered::Gone).and_then(|()| match answer.recv_timeout(patience) {
+                Ok(answer) => answer.map_err(Unanswered::Refused),
+                Err(mpsc::RecvTimeoutError::Timeout) => Err(Unanswered::Late(patience)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => Err(Unanswered::Gone),
+            });
+        lock(&self.waiting).remove(&question);
         answered
     }
 
@@ -119,11 +142,11 @@ impl Engine {
         self.is_leaving.load(Ordering::SeqCst)
     }
 
-    fn answer(&self, key: &str, message: ToPlugin) {
-        let waiting = lock(&self.waiting).remove(key);
+    fn answered(&self, question: u64, answer: Result<Answer, Failure>) {
+        let waiting = lock(&self.waiting).remove(&question);
         if let Some(waiting) = waiting {
             // It may have waited for long enough.
-            let _ = waiting.send(message);
+            let _ = waiting.send(answer);
         }
     }
 }
@@ -226,6 +249,9 @@ impl Engines {
         if (version, format) != (VERSION, LastingMount::FORMAT) {
             return Err(format!("Flatout {program} speaks another version of the plugin's language"));
         }
+        if kept > KEPT_MOST {
+            return Err(format!("it says that it serves {kept} volumes"));
+        }
         let mut has = Vec::new();
         for _ in 0..kept {
             let Some(ToPlugin::Kept(assignment)) = link::receive(stream).map_err(wrong)? else {
@@ -240,6 +266,7 @@ impl Engines {
             sender: Sender::of(stream).map_err(wrong)?,
             is_leaving: AtomicBool::new(false),
             waiting: Mutex::default(),
+            questions: AtomicU64::new(0),
         });
         let id = engine.id;
         if let Err(why) = volumes.adopt(&engine, has) {
@@ -260,35 +287,23 @@ impl Engines {
         heard
     }
 
-    fn hear(&self, stream: &UnixStream, engine: &Engine, volumes: &dyn Volumes) -> Result<(), String> {
+    fn hear(&self, stream: &UnixStream, engine: &Arc<Engine>, volumes: &dyn Volumes) -> Result<(), String> {
+        let wrong = |error: io::Error| flatout_engine::plain(&error);
         loop {
-            let message = match link::receive::<ToPlugin>(stream) {
-                Ok(Some(message)) => message,
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(flatout_engine::plain(&error)),
-            };
-            match &message {
-                ToPlugin::Prepared { key, .. } | ToPlugin::Serves { key } | ToPlugin::Failed { key, .. } => {
-                    let key = key.clone();
-                    engine.answer(&key, message);
-                }
-                ToPlugin::Looked { key, .. } => {
-                    let key = look_at(key);
-                    engine.answer(&key, message);
-                }
-                ToPlugin::Ended { key, failure } => volumes.ended(engine.id, key, failure.clone()),
+            let Some(message) = link::receive::<ToPlugin>(stream).map_err(wrong)? else { return Ok(()) };
+            match message {
+                ToPlugin::Answer { question, answer } => engine.answered(question, answer),
+                ToPlugin::Ended { number, failure } => volumes.ended(engine.id, number, failure),
                 ToPlugin::Leaving => engine.is_leaving.store(true, Ordering::SeqCst),
-                ToPlugin::Hello { .. } | ToPlugin::Kept(_) => {
-                    return Err("it said twice what it is".to_owned());
+                // What a plugin before has asked for.
+                ToPlugin::Kept(assignment) => {
+                    let mount = LastingMount::receive(stream).map_err(wrong)?;
+                    volumes.adopt(engine, vec![(*assignment, mount)])?;
                 }
+                ToPlugin::Hello { .. } => return Err("it said twice what it is".to_owned()),
             }
         }
     }
-}
-
-/// The name under which a look waits for its answer, beside what is done with the volume.
-pub fn look_at(key: &str) -> String {
-    format!("look:{key}")
 }
 
 fn newest(connected: &[Arc<Engine>], only: Option<&str>) -> Option<Arc<Engine>> {

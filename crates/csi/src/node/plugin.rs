@@ -2,21 +2,23 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
 use tonic::{Code, Status};
 
-use super::engines::{Door, Engine, Engines, Volumes, look_at};
+use super::engines::{Door, Engine, Engines, Volumes};
 use super::kubernetes::Kubernetes;
 use super::records::{Record, Records, Target};
 use super::targets::{self, Unmounted};
 use crate::Log;
 use crate::attributes::{self, Cluster, ReadVolume, VolumeRequest};
-use crate::link::{Assignment, Failure, Health, NodeFolder, ToEngine, ToPlugin};
+use crate::link::{Answer, Assignment, Failure, Health, NodeFolder, Question, ToEngine, new_number};
 use crate::plan;
 use crate::volume::Secrets;
 
@@ -25,6 +27,8 @@ pub(super) const ENGINE_WITHIN: Duration = Duration::from_secs(15);
 /// How long a bucket's first listing may take. Kubelet gives up after two minutes.
 const PREPARES_WITHIN: Duration = Duration::from_secs(90);
 pub(super) const SERVES_WITHIN: Duration = Duration::from_secs(60);
+/// How long the plugin before may take to end.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
 const LOOKS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a plugin is told when it is started.
@@ -57,6 +61,8 @@ pub struct Plugin {
     /// Where engines come in: the node's, and by key those of one volume alone.
     pub(super) doors: Mutex<HashMap<Option<String>, Door>>,
     pub(super) log: Log,
+    /// Locked, so that no other plugin takes the engines of this one.
+    _alone: File,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +81,8 @@ pub(super) struct Volume {
     pub secrets: Secrets,
     /// None where it is lost: its users get errors until it is mounted anew.
     pub mount: Option<LastingMount>,
+    /// Of this mount.
+    pub number: u64,
     /// Who serves it.
     pub engine: Option<u64>,
     /// It was mounted, and nobody can serve that mount any more.
@@ -82,9 +90,14 @@ pub(super) struct Volume {
 }
 
 impl Volume {
+    pub(super) fn new(record: Record, secrets: Secrets) -> Volume {
+        Volume { record, secrets, mount: None, number: 0, engine: None, is_lost: false }
+    }
+
     pub(super) fn assignment(&self) -> Assignment {
         let Record { key, volume_id, volume, memory_bytes, .. } = self.record.clone();
-        Assignment { key, volume_id, volume, secrets: self.secrets.clone(), memory_bytes }
+        let (number, secrets) = (self.number, self.secrets.clone());
+        Assignment { key, number, volume_id, volume, secrets, memory_bytes }
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -127,20 +140,31 @@ impl Plugin {
         let refused = |error| Failure::internal(&folder.path().display().to_string(), &error);
         let records = Records::new(&folder.records()).map_err(refused)?;
         std::fs::create_dir_all(folder.mounts()).map_err(refused)?;
+        let alone = only_one(&folder.path().join("plugin.lock"))?;
         let (found, notes) = records.load().map_err(refused)?;
         notes.iter().for_each(|note| log.say(note));
         let (engines, state, doors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let plugin = Arc::new(Plugin { options, records, engines, state, doors, log });
+        let plugin = Arc::new(Plugin { options, records, engines, state, doors, log, _alone: alone });
         for record in found {
-            let volume =
-                Volume { secrets: Secrets::default(), mount: None, engine: None, is_lost: false, record };
-            plugin.state().volumes.insert(volume.record.key.clone(), volume);
+            plugin.state().volumes.insert(record.key.clone(), Volume::new(record, Secrets::default()));
         }
+        plugin.unmount_unknown().map_err(refused)?;
         plugin.listen(None)?;
         plugin.listen_alone();
         plugin.settle();
         plugin.clear_engine_pods();
         Ok(plugin)
+    }
+
+    /// What a plugin has mounted that was killed before it had noted it.
+    fn unmount_unknown(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(self.options.folder.mounts())?.flatten() {
+            let key = entry.file_name().to_string_lossy().into_owned();
+            if !self.state().volumes.contains_key(&key) {
+                self.unmount_shared(&key);
+            }
+        }
+        Ok(())
     }
 
     /// Lets engines in: the node's, or those of that volume alone.
@@ -339,24 +363,34 @@ impl Plugin {
             memory_bytes,
             targets: Vec::new(),
         };
-        let volume =
-            Volume { record, secrets: read.secrets.clone(), mount: None, engine: None, is_lost: false };
-        state.volumes.insert(key.to_owned(), volume);
+        state.volumes.insert(key.to_owned(), Volume::new(record, read.secrets.clone()));
         Ok(())
     }
 
     /// Secrets may be others by now.
     fn renew(&self, key: &str, secrets: Secrets) {
-        let engine = {
+        let (number, engine) = {
             let mut state = self.state();
             let Some(volume) = state.volumes.get_mut(key).filter(|volume| volume.secrets != secrets) else {
                 return;
             };
             volume.secrets = secrets.clone();
-            volume.engine
+            (volume.number, volume.engine)
         };
         if let Some(engine) = engine.and_then(|id| self.engines.get(id)) {
-            engine.tell(&ToEngine::Renew { key: key.to_owned(), secrets });
+            engine.tell(&ToEngine::Renew { number, secrets });
+        }
+    }
+
+    /// Secrets that came while the engine was asked to serve it with others.
+    pub(super) fn renew_since(&self, engine: &Engine, asked: &Assignment) {
+        let (number, newer) = (asked.number, {
+            let state = self.state();
+            let volume = state.volumes.get(&asked.key).filter(|volume| volume.number == asked.number);
+            volume.map(|volume| volume.secrets.clone()).filter(|secrets| *secrets != asked.secrets)
+        });
+        if let Some(secrets) = newer {
+            engine.tell(&ToEngine::Renew { number, secrets });
         }
     }
 
@@ -379,7 +413,7 @@ impl Plugin {
     fn bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
         let path = target.path.display();
         let refused = |error| Failure::internal(&path.to_string(), &error);
-        let record = {
+        let (record, device) = {
             let mut state = self.state();
             let Some(volume) = state.volumes.get_mut(key) else {
                 return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
@@ -391,12 +425,28 @@ impl Plugin {
             }
             volume.record.targets.retain(|known| known.path != target.path);
             volume.record.targets.push(target.clone());
-            volume.record.clone()
+            (volume.record.clone(), device)
+        };
+        let source = self.options.folder.mounts().join(key);
+        // An empty folder that somebody has left there would take writes on the node's own disk.
+        let is_at = |path: &Path| device.is_some() && targets::at(path).map(|mount| mount.device) == device;
+        let away = || {
+            std::io::Error::other(format!(
+                "{}: somebody has unmounted it: end the pods that use it",
+                source.display()
+            ))
         };
         // Before it is so: a plugin that is killed in between finds it.
         let shown = self.records.save(&record).and_then(|()| targets::make(&target.path)).and_then(|()| {
-            let source = self.options.folder.mounts().join(key);
-            targets::bind(&source, &target.path, target.read_only, &record.volume.system)
+            if !is_at(&source) {
+                return Err(away());
+            }
+            targets::bind(&source, &target.path, target.read_only, &record.volume.system)?;
+            if !is_at(&target.path) {
+                targets::unmount(&target.path)?;
+                return Err(away());
+            }
+            Ok(())
         });
         shown.map_err(|error| {
             self.forget_target(key, &target.path);
@@ -433,10 +483,11 @@ impl Plugin {
     /// Mounts it for the first time, or anew where it was lost: then at every target.
     pub(super) fn mount(self: &Arc<Plugin>, key: &str) -> Result<(), Failure> {
         let (assignment, record) = {
-            let state = self.state();
-            let Some(volume) = state.volumes.get(key) else {
+            let mut state = self.state();
+            let Some(volume) = state.volumes.get_mut(key) else {
                 return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
             };
+            volume.number = new_number();
             (volume.assignment(), volume.record.clone())
         };
         self.unmount_shared(key);
@@ -445,21 +496,22 @@ impl Plugin {
             Failure::new(failure.code(), message)
         };
         let engine = self.engine_for(&record).map_err(name)?;
-        let prepared =
-            engine.ask(key, &ToEngine::Prepare(Box::new(assignment.clone())), None, PREPARES_WITHIN);
-        let ToPlugin::Prepared { note, .. } = prepared.map_err(name)? else {
-            return Err(Failure::new(Code::Internal, "the engine answered something else"));
-        };
-        note.iter().for_each(|note| self.log.say(note));
         let served = self.mount_by(&engine, &assignment);
         let mount = served.map_err(|failure| {
-            engine.tell(&ToEngine::Forget { key: key.to_owned() });
+            engine.tell(&ToEngine::Forget { number: assignment.number });
             self.unmount_shared(key);
             name(failure)
         })?;
-        if let Some(volume) = self.state().volumes.get_mut(key) {
-            (volume.mount, volume.engine, volume.is_lost) = (Some(mount), Some(engine.id), false);
+        {
+            let mut state = self.state();
+            // An engine that has died by now is followed by another.
+            let id = self.engines.get(engine.id).map(|engine| engine.id);
+            if let Some(volume) = state.volumes.get_mut(key) {
+                (volume.mount, volume.engine, volume.is_lost) = (Some(mount), id, false);
+            }
         }
+        self.renew_since(&engine, &assignment);
+        self.assign();
         for target in record.targets {
             if let Err(failure) = self.bind(key, &target) {
                 self.log.say(&format!("{}: {}", assignment.volume_id, failure.message));
@@ -469,17 +521,18 @@ impl Plugin {
     }
 
     fn mount_by(&self, engine: &Engine, assignment: &Assignment) -> Result<LastingMount, Failure> {
-        let key = &assignment.key;
-        let point = self.options.folder.mounts().join(key);
+        let prepared = engine.ask(Question::Prepare(Box::new(assignment.clone())), None, PREPARES_WITHIN)?;
+        let Answer::Prepared(note) = prepared else { return Err(something_else()) };
+        note.iter().for_each(|note| self.log.say(note));
+        let point = self.options.folder.mounts().join(&assignment.key);
         std::fs::create_dir_all(&point)
             .map_err(|error| Failure::internal(&point.display().to_string(), &error))?;
         let settings = plan::gather(assignment, &Environment::new())?.settings;
         let plan = plan::of(assignment, settings, &point, None)?;
         let mount = plan::mount(&plan)?;
-        let answer = engine.ask(key, &ToEngine::Serve { key: key.clone() }, Some(&mount), SERVES_WITHIN)?;
-        match answer {
-            ToPlugin::Serves { .. } => Ok(mount),
-            _ => Err(Failure::new(Code::Internal, "the engine answered something else")),
+        match engine.ask(Question::Serve { number: assignment.number }, Some(&mount), SERVES_WITHIN)? {
+            Answer::Serves => Ok(mount),
+            _ => Err(something_else()),
         }
     }
 
@@ -522,10 +575,17 @@ impl Plugin {
             self.log.say(&format!("{volume_id}: {} was in use: it ends with its users", target.display()));
         }
         targets::remove(target).map_err(refused)?;
-        let Some((key, _)) = self.key_of_target(volume_id, target) else { return Ok(()) };
-        self.forget_target(&key, target);
-        let is_last = self.state().volumes.get(&key).is_some_and(|volume| volume.record.targets.is_empty());
-        if is_last {
+        if let Some((key, _)) = self.key_of_target(volume_id, target) {
+            self.forget_target(&key, target);
+        }
+        // Also one whose target could not be noted.
+        let unused: Vec<String> = {
+            let state = self.state();
+            let of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
+            let unused = of_volume.filter(|volume| volume.record.targets.is_empty());
+            unused.map(|volume| volume.record.key.clone()).collect()
+        };
+        for key in unused {
             self.unmount_shared(&key);
             self.clear(&key);
         }
@@ -541,12 +601,12 @@ impl Plugin {
 
     /// How the mounts of a volume are; `None` where there is none.
     pub fn health(&self, volume_id: &str) -> Option<Vec<Result<Health, String>>> {
-        let volumes: Vec<(String, bool, Option<u64>)> = {
+        let volumes: Vec<(u64, bool, Option<u64>)> = {
             let state = self.state();
             let of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
-            of_volume.map(|volume| (volume.record.key.clone(), volume.is_alive(), volume.engine)).collect()
+            of_volume.map(|volume| (volume.number, volume.is_alive(), volume.engine)).collect()
         };
-        let look = |(key, is_alive, engine): (String, bool, Option<u64>)| {
+        let look = |(number, is_alive, engine): (u64, bool, Option<u64>)| {
             if !is_alive {
                 return Err("its mount has died: it is mounted anew at kubelet's next call".to_owned());
             }
@@ -554,10 +614,10 @@ impl Plugin {
             let Some(engine) = engine else {
                 return Err("no engine serves it now: its readers wait for one".to_owned());
             };
-            match engine.ask(&look_at(&key), &ToEngine::Look { key }, None, LOOKS_WITHIN) {
-                Ok(ToPlugin::Looked { health, .. }) => Ok(health),
-                Ok(_) => Err("the engine answered something else".to_owned()),
-                Err(failure) => Err(failure.message),
+            match engine.ask(Question::Look { number }, None, LOOKS_WITHIN) {
+                Ok(Answer::Looked(health)) => Ok(health),
+                Ok(_) => Err(something_else().message),
+                Err(why) => Err(Failure::from(why).message),
             }
         };
         (!volumes.is_empty()).then(|| volumes.into_iter().map(look).collect())
@@ -574,4 +634,23 @@ impl Plugin {
     pub fn has_engine(&self) -> bool {
         self.engines.newest(None).is_some()
     }
+}
+
+fn something_else() -> Failure {
+    Failure::new(Code::Internal, "the engine answered something else")
+}
+
+/// Waits a little for the plugin before to be gone.
+fn only_one(path: &Path) -> Result<File, Failure> {
+    let refused = |error| Failure::internal(&path.display().to_string(), &error);
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(refused)?;
+    let since = Instant::now();
+    while file.try_lock().is_err() {
+        if since.elapsed() > ALONE_WITHIN {
+            let why = format!("{}: another plugin of this node runs still", path.display());
+            return Err(Failure::new(Code::FailedPrecondition, why));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(file)
 }

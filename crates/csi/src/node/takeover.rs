@@ -5,16 +5,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatout_mount::LastingMount;
+use tonic::Code;
 
-use super::engines::{Engine, Volumes};
+use super::engines::{Engine, Unanswered, Volumes};
 use super::plugin::{Plugin, SERVES_WITHIN, Volume};
 use super::records::{Record, Target};
 use super::targets;
-use crate::link::{Assignment, Failure, ToEngine};
+use crate::link::{Assignment, Failure, Question};
 
 /// How long engines have to say what they serve, when a plugin is started that knows of volumes.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(20);
+/// After an engine has not taken a mount.
+const ASKS_AGAIN: Duration = Duration::from_millis(500);
 
 impl Plugin {
     /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or
@@ -33,6 +36,9 @@ impl Plugin {
                 break;
             }
             for record in &open {
+                if since.elapsed() >= SETTLES_WITHIN {
+                    break;
+                }
                 if targets::is_dead(&mounts.join(&record.key)) {
                     self.clear_dead(record.clone());
                 }
@@ -84,7 +90,7 @@ impl Plugin {
         for volume in self.state().volumes.values_mut() {
             let Some(engine) = self.engines.newest(volume.only()) else { continue };
             match &volume.mount {
-                Some(mount) if volume.engine.is_none() => {
+                Some(mount) if volume.engine.is_none_or(|id| self.engines.get(id).is_none()) => {
                     // Nobody else gives it away meanwhile.
                     volume.engine = Some(engine.id);
                     orphans.push((engine, volume.assignment(), mount.try_clone()));
@@ -97,15 +103,29 @@ impl Plugin {
         }
         for (engine, assignment, mount) in orphans {
             let plugin = self.clone();
+            let (key, number) = (assignment.key.clone(), assignment.number);
             let work = move || plugin.hand_over(&engine, assignment, mount);
-            // Without a thread the next engine, or kubelet's next call, does it.
-            let _ = thread::Builder::new().name("takeover".into()).spawn(work);
+            if thread::Builder::new().name("takeover".into()).spawn(work).is_err()
+                && let Some(volume) = self.state().volumes.get_mut(&key)
+                && volume.number == number
+            {
+                // Whoever comes next does it.
+                volume.engine = None;
+            }
         }
         for (volume_id, key) in lost {
             let plugin = self.clone();
             let work = move || plugin.mount_anew(&volume_id, &key);
             let _ = thread::Builder::new().name("mount".into()).spawn(work);
         }
+    }
+
+    /// Whether this is the mount that the kernel has for the volume: an engine may say what it likes.
+    fn has_mounted(&self, record: &Record, mount: &LastingMount) -> bool {
+        let device = mount.device();
+        let point = self.options().folder.mounts().join(&record.key);
+        let mut points = std::iter::once(&point).chain(record.targets.iter().map(|target| &target.path));
+        device.is_some() && points.any(|point| targets::at(point).map(|mount| mount.device) == device)
     }
 
     fn mount_anew(self: &Arc<Plugin>, volume_id: &str, key: &str) {
@@ -129,25 +149,48 @@ impl Plugin {
         let (key, volume_id) = (assignment.key.clone(), assignment.volume_id.clone());
         let mount = match mount {
             Ok(mount) => mount,
-            Err(error) => return self.log.say(&format!("{volume_id}: {}", flatout_engine::plain(&error))),
-        };
-        match engine.ask(&key, &ToEngine::TakeOver(Box::new(assignment)), Some(&mount), SERVES_WITHIN) {
-            Ok(_) => self.log.say(&format!("{volume_id}: engine {} goes on with it", engine.id)),
-            Err(failure) if self.engines.get(engine.id).is_none() => {
-                // It died meanwhile: the next one is asked where that is seen.
-                self.log.say(&format!("{volume_id}: {}", failure.message));
+            Err(error) => {
+                self.log.say(&format!("{volume_id}: {}", flatout_engine::plain(&error)));
+                return self.give_back(&key, |volume| volume.number == assignment.number);
             }
-            Err(failure) => {
+        };
+        let number = assignment.number;
+        let asked = Question::TakeOver(Box::new(assignment.clone()));
+        // Nobody else has been given this mount, and it has not ended.
+        let is_ours = |volume: &Volume| volume.number == number && volume.engine == Some(engine.id);
+        let failure = match engine.ask(asked, Some(&mount), SERVES_WITHIN) {
+            Ok(_) => {
+                self.log.say(&format!("{volume_id}: engine {} goes on with it", engine.id));
+                return self.renew_since(engine, &assignment);
+            }
+            // It may still come to it.
+            Err(why @ Unanswered::Late(_)) => {
+                return self.log.say(&format!("{volume_id}: {}", Failure::from(why).message));
+            }
+            Err(Unanswered::Refused(failure)) if failure.code() == Code::DataLoss => {
                 self.log.say(&format!(
                     "{volume_id}: it cannot be gone on with: {}: its users get errors until it is mounted anew",
                     failure.message
                 ));
-                mount.abort();
-                if let Some(volume) = self.state().volumes.get_mut(&key) {
+                if let Some(volume) = self.state().volumes.get_mut(&key).filter(|volume| is_ours(volume)) {
+                    mount.abort();
                     (volume.mount, volume.engine, volume.is_lost) = (None, None, true);
                 }
+                return;
             }
+            Err(why) => Failure::from(why),
+        };
+        self.log.say(&format!("{volume_id}: {}", failure.message));
+        self.give_back(&key, is_ours);
+    }
+
+    /// The engine has not taken it: another is asked, or the same again.
+    fn give_back(self: &Arc<Plugin>, key: &str, is_ours: impl Fn(&Volume) -> bool) {
+        thread::sleep(ASKS_AGAIN);
+        if let Some(volume) = self.state().volumes.get_mut(key).filter(|volume| is_ours(volume)) {
+            volume.engine = None;
         }
+        self.assign();
     }
 }
 
@@ -162,21 +205,24 @@ impl Volumes for OfPlugin {
             if state.volumes.get(&assignment.key).is_some_and(|volume| !engine.is_for(volume.only())) {
                 return Err(format!("{}: it is no volume of this engine", assignment.volume_id));
             }
-            let other = state.volumes.get(&assignment.key).and_then(|volume| volume.engine);
+            let known = state.volumes.get(&assignment.key);
+            let other = known.filter(|volume| volume.number <= assignment.number);
+            let other = other.and_then(|volume| volume.engine).filter(|other| *other != engine.id);
             if other.is_some_and(|other| self.0.engines.get(other).is_some()) {
                 return Err(format!("{}: another engine serves it already", assignment.volume_id));
             }
         }
         for (assignment, mount) in kept {
-            match state.volumes.get_mut(&assignment.key) {
-                Some(volume) => {
-                    volume.secrets = assignment.secrets;
-                    (volume.mount, volume.engine) = (Some(mount), Some(engine.id));
-                    volume.is_lost = false;
-                }
-                // It was unpublished, and this engine waits for its last users.
-                None => drop(mount),
+            let known = state.volumes.get_mut(&assignment.key);
+            // What is not known was unpublished, and an earlier mount, too: the engine waits for their users.
+            let Some(volume) = known.filter(|volume| volume.number <= assignment.number) else { continue };
+            if !self.0.has_mounted(&volume.record, &mount) {
+                self.0.log.say(&format!("{}: an engine has another mount of it", assignment.volume_id));
+                continue;
             }
+            volume.secrets = assignment.secrets;
+            (volume.mount, volume.number) = (Some(mount), assignment.number);
+            (volume.engine, volume.is_lost) = (Some(engine.id), false);
         }
         Ok(())
     }
@@ -195,11 +241,11 @@ impl Volumes for OfPlugin {
         self.0.seek_engines();
     }
 
-    fn ended(&self, engine: u64, key: &str, failure: Option<Failure>) {
+    fn ended(&self, engine: u64, number: u64, failure: Option<Failure>) {
         let mut state = self.0.state();
-        let Some(volume) = state.volumes.get_mut(key).filter(|volume| volume.engine == Some(engine)) else {
-            return;
-        };
+        let mut volumes = state.volumes.values_mut();
+        let ended = volumes.find(|volume| volume.number == number && volume.engine == Some(engine));
+        let Some(volume) = ended else { return };
         (volume.mount, volume.engine, volume.is_lost) = (None, None, true);
         let why = failure.map_or_else(|| "it was unmounted by somebody else".to_owned(), |why| why.message);
         self.0.log.say(&format!("{}: {why}", volume.record.volume_id));
