@@ -54,6 +54,7 @@ values_arrive() {
     has everything-values.yaml "path: /mnt/flatout/engine"
     has everything-values.yaml "value: acs:ram::1234567890123456:oidc-provider/ack-rrsa-c0123456789abcdef"
     has everything-values.yaml "--engine-pods="
+    has everything-values.yaml "--inline-driver-keys"
     has everything-values.yaml "verbs: [get, list, create, delete]"
     has defaults.yaml "resources: [serviceaccounts]"
     ! grep -q "engine-pods\|resources: \[pods\]" "$rendered/defaults.yaml" || fail "pods may be made by default"

@@ -279,7 +279,7 @@ fn a_service_account_may_name_the_role() {
 #[test]
 fn who_creates_a_pod_uses_no_keys_of_the_driver() {
     let inline = |more: &[(&str, &str)]| {
-        request(&[&[("bucket", "b"), ("csi.storage.k8s.io/ephemeral", "true")], more].concat())
+        request(&[&[("source", "s3://b"), ("csi.storage.k8s.io/ephemeral", "true")], more].concat())
     };
     let refused = |more: &[(&str, &str)], why: &str| {
         let error = read(&inline(more), &Cluster::default()).unwrap_err().to_string();

@@ -7,6 +7,11 @@ mod controller;
 mod deaths;
 mod keys;
 mod kubernetes;
+mod roles;
+// Its other users need more of it.
+#[allow(dead_code)]
+#[path = "../../../../ambient/src/credentials/tests/service.rs"]
+mod service;
 mod volumes;
 
 use std::collections::HashMap;
@@ -62,6 +67,8 @@ pub struct Wanted {
     pub group: String,
     pub mode: Mode,
     pub read_only: bool,
+    /// It stands in the pod itself.
+    pub is_inline: bool,
 }
 
 impl Wanted {
@@ -77,6 +84,7 @@ impl Wanted {
             group: String::new(),
             mode: Mode::MultiNodeMultiWriter,
             read_only: false,
+            is_inline: false,
         }
     }
 
@@ -250,7 +258,7 @@ impl Node {
             ("csi.storage.k8s.io/pod.namespace", "default"),
             ("csi.storage.k8s.io/pod.uid", &wanted.pod),
             ("csi.storage.k8s.io/serviceAccount.name", "default"),
-            ("csi.storage.k8s.io/ephemeral", "false"),
+            ("csi.storage.k8s.io/ephemeral", if wanted.is_inline { "true" } else { "false" }),
         ];
         volume_context.extend(of_pod.map(|(key, value)| (key.to_owned(), value.to_owned())));
         let mount = MountVolume {

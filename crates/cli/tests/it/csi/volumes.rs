@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flatout_csi::proto::NodeGetInfoRequest;
 use flatout_csi::proto::volume_capability::access_mode::Mode;
@@ -181,5 +182,75 @@ fn a_node_is_full_when_its_memory_is_taken() {
     for id in ["one", "two", "three"] {
         node.unpublished(&volume(id));
     }
+    node.is_clear();
+}
+
+/// A user of the first one keeps it, while the volume is published again under the same name.
+#[test]
+fn a_mount_that_ends_late_takes_no_other_with_it() {
+    let (origin, mut node) = (Buckets::new(&[("bucket/f", b"content")]), Node::new());
+    let wanted = Wanted::of("s3://bucket", &origin.url()).with("direct-bytes", "1");
+    let held = File::open(node.published(&wanted).join("f")).unwrap();
+    node.unpublished(&wanted);
+    let target = node.published(&wanted);
+    let open = File::open(target.join("f")).unwrap();
+    let mut read = [0; 7];
+    held.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"content");
+    // The first one ends with its last user.
+    let ends = node.log().matches("unmounted by somebody else").count();
+    drop(held);
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(node.log().matches("unmounted by somebody else").count(), ends, "{}", node.log());
+    assert_eq!(node.health("pv-1").unwrap(), Vec::<String>::new());
+    // Whoever follows the engine knows the second one.
+    node.kill_engine();
+    node.start_engine();
+    open.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"content");
+    drop(open);
+    node.unpublished(&wanted);
+    node.is_clear();
+}
+
+#[test]
+fn a_folder_of_a_volume_is_bound_for_a_container() {
+    let (origin, mut node) = (Buckets::new(&[("bucket/a/b/f", b"content")]), Node::new());
+    let wanted = Wanted::of("s3://bucket", &origin.url()).with("direct-bytes", "1");
+    let target = node.published(&wanted);
+    // As kubelet does: it opens the folder, and binds what it has open.
+    let bound = node.path("shared/pods/pod-1/volume-subpaths/pv-1/main/0");
+    fs::create_dir_all(&bound).unwrap();
+    let folder = File::open(target.join("a/b")).unwrap();
+    let source = format!("/proc/{}/fd/{}", std::process::id(), folder.as_raw_fd());
+    super::mount(&["--no-canonicalize", "--bind", &source, bound.to_str().unwrap()]);
+    drop(folder);
+    assert_eq!(fs::read(bound.join("f")).unwrap(), b"content");
+    fs::write(bound.join("g"), b"written").unwrap();
+    assert_eq!(fs::read(origin.root().join("bucket/a/b/g")).unwrap(), b"written");
+    // It lives on with the volume, and it may be unmounted after it.
+    node.kill_engine();
+    node.start_engine();
+    assert_eq!(fs::read(bound.join("f")).unwrap(), b"content");
+    node.unpublished(&wanted);
+    assert_eq!(fs::read(bound.join("g")).unwrap(), b"written");
+    assert!(Command::new("umount").arg(&bound).status().unwrap().success());
+    node.is_clear();
+}
+
+#[test]
+fn a_volume_in_a_pod_brings_its_own_keys() {
+    use crate::objects::{ACCESS_KEY, SECRET_KEY};
+    let (origin, node) = (Buckets::locked(&[("bucket/f", b"content")]), Node::new());
+    let inline = |wanted: Wanted| Wanted { volume_id: "csi-0123".into(), is_inline: true, ..wanted };
+    let mut of_driver = inline(Wanted::of("s3://bucket", &origin.url()));
+    of_driver.attributes.remove("no-sign-request");
+    let refused = node.publish(&of_driver).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("an inline volume brings keys of its own"), "{refused:?}");
+    let wanted = of_driver.secret("AWS_ACCESS_KEY_ID", ACCESS_KEY);
+    let wanted = wanted.secret("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    assert_eq!(fs::read(node.published(&wanted).join("f")).unwrap(), b"content");
+    node.unpublished(&wanted);
     node.is_clear();
 }
