@@ -3,6 +3,7 @@
 mod alone;
 mod engine_pods;
 mod engines;
+mod health;
 mod kubernetes;
 mod plugin;
 mod records;

@@ -5,8 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
@@ -14,11 +13,11 @@ use tonic::{Code, Status};
 
 use super::engines::{Door, Engine, Engines, Volumes};
 use super::kubernetes::Kubernetes;
-use super::records::{Record, Records, Target};
+use super::records::{Record, Records, Target, only_one};
 use super::targets::{self, Unmounted};
 use crate::Log;
 use crate::attributes::{self, Cluster, ReadVolume, VolumeRequest};
-use crate::link::{Answer, Assignment, Failure, Health, NodeFolder, Question, ToEngine, new_number};
+use crate::link::{Answer, Assignment, Failure, NodeFolder, Question, ToEngine, new_number};
 use crate::plan;
 use crate::volume::Secrets;
 
@@ -27,9 +26,6 @@ pub(super) const ENGINE_WITHIN: Duration = Duration::from_secs(15);
 /// How long a bucket's first listing may take. Kubelet gives up after two minutes.
 const PREPARES_WITHIN: Duration = Duration::from_secs(90);
 pub(super) const SERVES_WITHIN: Duration = Duration::from_secs(60);
-/// How long the plugin before may take to end.
-const ALONE_WITHIN: Duration = Duration::from_secs(10);
-const LOOKS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a plugin is told when it is started.
 #[derive(Debug)]
@@ -591,66 +587,8 @@ impl Plugin {
         }
         Ok(())
     }
-
-    /// Whether the volume is there, and at that place.
-    pub fn knows(&self, volume_id: &str, path: &Path) -> bool {
-        let state = self.state();
-        let mut of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
-        of_volume.any(|volume| volume.record.targets.iter().any(|target| target.path == path))
-    }
-
-    /// How the mounts of a volume are; `None` where there is none.
-    pub fn health(&self, volume_id: &str) -> Option<Vec<Result<Health, String>>> {
-        let volumes: Vec<(u64, bool, Option<u64>)> = {
-            let state = self.state();
-            let of_volume = state.volumes.values().filter(|volume| volume.record.volume_id == volume_id);
-            of_volume.map(|volume| (volume.number, volume.is_alive(), volume.engine)).collect()
-        };
-        let look = |(number, is_alive, engine): (u64, bool, Option<u64>)| {
-            if !is_alive {
-                return Err("its mount has died: it is mounted anew at kubelet's next call".to_owned());
-            }
-            let engine = engine.and_then(|id| self.engines.get(id));
-            let Some(engine) = engine else {
-                return Err("no engine serves it now: its readers wait for one".to_owned());
-            };
-            match engine.ask(Question::Look { number }, None, LOOKS_WITHIN) {
-                Ok(Answer::Looked(health)) => Ok(health),
-                Ok(_) => Err(something_else().message),
-                Err(why) => Err(Failure::from(why).message),
-            }
-        };
-        (!volumes.is_empty()).then(|| volumes.into_iter().map(look).collect())
-    }
-
-    /// Whether this process alone holds a mount: with its end its users would get errors.
-    pub fn is_alone(&self) -> bool {
-        let state = self.state();
-        let mut held = state.volumes.values().filter(|volume| volume.is_alive());
-        held.any(|volume| volume.engine.and_then(|id| self.engines.get(id)).is_none())
-    }
-
-    /// Whether there is an engine.
-    pub fn has_engine(&self) -> bool {
-        self.engines.newest(None).is_some()
-    }
 }
 
-fn something_else() -> Failure {
+pub(super) fn something_else() -> Failure {
     Failure::new(Code::Internal, "the engine answered something else")
-}
-
-/// Waits a little for the plugin before to be gone.
-fn only_one(path: &Path) -> Result<File, Failure> {
-    let refused = |error| Failure::internal(&path.display().to_string(), &error);
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(refused)?;
-    let since = Instant::now();
-    while file.try_lock().is_err() {
-        if since.elapsed() > ALONE_WITHIN {
-            let why = format!("{}: another plugin of this node runs still", path.display());
-            return Err(Failure::new(Code::FailedPrecondition, why));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(file)
 }

@@ -1,13 +1,21 @@
 //! What a plugin must know after it was killed: a file for each volume, without secrets.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+use tonic::Code;
+
+use crate::link::Failure;
 use crate::volume::Volume;
+
+/// How long the plugin before may take to end.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// A volume of this node, and where pods see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +98,21 @@ impl Records {
     fn path(&self, key: &str) -> PathBuf {
         self.0.join(format!("{key}.json"))
     }
+}
+
+/// Waits a little for the plugin before to be gone.
+pub fn only_one(path: &Path) -> Result<File, Failure> {
+    let refused = |error| Failure::internal(&path.display().to_string(), &error);
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(refused)?;
+    let since = Instant::now();
+    while file.try_lock().is_err() {
+        if since.elapsed() > ALONE_WITHIN {
+            let why = format!("{}: another plugin of this node runs still", path.display());
+            return Err(Failure::new(Code::FailedPrecondition, why));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
