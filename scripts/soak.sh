@@ -218,6 +218,8 @@ all() {
     leaks || code=1
     (environments) || code=1
     (load) || code=1
+    # What makes it is not built for anything else.
+    $cargo run --quiet -p xtask --features proto -- proto --check || code=1
     scripts/install-test.sh release || code=1
     scripts/dist-test.sh target/release/flatout || code=1
     exit $code

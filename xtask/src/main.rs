@@ -44,9 +44,12 @@ fn main() -> ExitCode {
         "docs" => docs(),
         "test" => test(),
         #[cfg(feature = "proto")]
-        "proto" => Workspace::load().and_then(|workspace| proto::make(&workspace.root)),
+        "proto" => {
+            let checks = env::args().nth(2).is_some_and(|argument| argument == "--check");
+            Workspace::load().and_then(|workspace| proto::make(&workspace.root, checks))
+        }
         #[cfg(not(feature = "proto"))]
-        "proto" => Err("write cargo run -p xtask --features proto -- proto".to_owned()),
+        "proto" => Err("write cargo run -p xtask --features proto -- proto [--check]".to_owned()),
         _ => Err(format!("unknown chore '{command}', write one of:\n{USAGE}\n{}", testing::USAGE)),
     };
     match outcome {
