@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What Kubernetes volumes cost: the time to the first byte, memory, readers beside `flatout mount`, takeovers.
+"""What Kubernetes volumes cost: the time to the first byte, memory, readers beside `flatout mount`, takeovers;
+and, in a pod's mount namespace, fio as in the articles about ossfs 2.0 and a Qwen2.5 that transformers loads.
 
-    python3 scripts/volumes.py [--program target/release/flatout] [--only publish,memory,readers,kills] [--rounds 7]
+    python3 scripts/volumes.py [--program target/release/flatout] [--only publish,memory,readers,kills,fio,qwen] [--rounds 7]
 
-Needs root, /dev/fuse and `cargo build -p flatout-csi --example kubelet`. The engine is a user without rights.
+Needs root, /dev/fuse and `cargo build -p flatout-csi --example kubelet`; fio; for qwen a Python with torch and transformers
+(--torch, by default that of `make test`). The engine is a user without rights.
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -238,6 +241,120 @@ def kills(node, count):
     node.unpublish("pv-killed", target)
 
 
+# The single stream and the four of the articles, smaller: 100 GB do not fit here.
+FIO = {
+    "write 1": "--name=one --ioengine=libaio --rw=write --bs=1M --size=2G --numjobs=1 --direct=1 --group_reporting",
+    "read 1": "--name=one --ioengine=libaio --rw=read --bs=1M --size=2G --numjobs=1 --direct=1 --group_reporting",
+    "write 4": "--name=four --ioengine=libaio --direct=1 --iodepth=1 --numjobs=4 --nrfiles=1 --rw=write --bs=1M --size=512M --group_reporting --thread",
+    "read 4": "--name=four --ioengine=libaio --direct=1 --iodepth=1 --numjobs=4 --nrfiles=1 --rw=read --bs=1M --size=512M --group_reporting --thread",
+}
+# As large as Qwen2.5-1.5B-Instruct, with weights by chance.
+QWEN = """
+import sys, time, torch, transformers
+what, folder = sys.argv[1:]
+torch.manual_seed(1)
+if what == "save":
+    config = transformers.Qwen2Config(
+        hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
+        vocab_size=151936, tie_word_embeddings=True, dtype="bfloat16")
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder, max_shard_size="512MB")
+    print(0)
+else:
+    began = time.perf_counter()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    # Weights that are mapped come when they are touched.
+    total = sum(tensor.float().sum().item() for tensor in model.parameters())
+    print(time.perf_counter() - began)
+print(sum(tensor.float().sum().item() for tensor in model.parameters()))
+"""
+
+
+def in_pod(command, **options):
+    """As a container sees it: mounts of the node arrive, and none goes back."""
+    return subprocess.run(["unshare", "--mount", "--propagation", "slave", *map(str, command)], capture_output=True, text=True, **options)
+
+
+class Stored:
+    """A bucket in memory, as a volume and as a mount of the same program."""
+
+    def __init__(self, node):
+        self.node = node
+        node.start("stored", [node.program, "serve", "--listen", "127.0.0.1:0", "--no-auth", "--memory"])
+        while "listening on" not in node.log("stored"):
+            time.sleep(0.01)
+        origin = node.log("stored").split("listening on ")[1].split()[0]
+        subprocess.run(["curl", "--silent", "--show-error", "--fail", "--request", "PUT", f"{origin}/work"], check=True)
+        point = node.folder / "stored"
+        point.mkdir()
+        self.mount = node.start("stored-mount", [
+            node.program, "mount", "s3://work", point, "--endpoint-url", origin, "--no-sign-request", "--foreground", "--allow-other", "--memory", "1GiB",
+        ])
+        while "is mounted on" not in node.log("stored-mount"):
+            time.sleep(0.01)
+        target = node.target("stored")
+        arguments = [node.kubelet, node.socket, "publish", "pv-stored", target, "source=s3://work", f"endpoint-url={origin}", "no-sign-request=true", "memory=1GiB"]
+        subprocess.run([str(each) for each in arguments], check=True, stdout=subprocess.DEVNULL)
+        self.places = {"mount": (point, self.mount.pid), "volume": (target, node.serving())}
+
+    def end(self):
+        self.node.unpublish("pv-stored", self.places["volume"][0])
+        self.mount.send_signal(signal.SIGTERM)
+        self.mount.wait()
+
+
+def drop_caches():
+    with open("/proc/sys/vm/drop_caches", "w") as drop:
+        drop.write("1")
+
+
+def said(done):
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return done.stdout
+
+
+def fio(stored, rounds):
+    seen = {(case, name): [] for case in FIO for name in stored.places}
+    for _ in range(rounds):
+        for case, arguments in FIO.items():
+            for name, (folder, pid) in stored.places.items():
+                place = folder / name
+                place.mkdir(exist_ok=True)
+                drop_caches()
+                before = cpu_s(pid)
+                done = in_pod(["fio", *arguments.split(), f"--directory={place}", "--output-format=json"])
+                job = json.loads(said(done))["jobs"][0]
+                figures = job["write" if case.startswith("write") else "read"]
+                speed, gib = figures["bw_bytes"] / 2**30, figures["io_bytes"] / 2**30
+                seen[case, name].append((speed, (cpu_s(pid) - before) / gib))
+    for case in FIO:
+        speed, cpu = ({name: statistics.median(each[at] for each in seen[case, name]) for name in stored.places} for at in (0, 1))
+        print(
+            f"fio {case}: mount {speed['mount']:.2f} GiB/s at {cpu['mount']:.3f} CPU s/GiB, volume {speed['volume']:.2f} at {cpu['volume']:.3f}: "
+            f"{speed['volume'] / speed['mount']:.2f} and {cpu['volume'] / cpu['mount']:.2f}"
+        )
+
+
+def qwen(stored, rounds, python):
+    target = stored.places["volume"][0] / "qwen"
+    run = lambda what, folder: said(in_pod([python, "-c", QWEN, what, folder], env={**os.environ, "HF_HUB_OFFLINE": "1"})).split()
+    began = time.perf_counter()
+    wanted = run("save", target)[1]
+    size = sum(path.stat().st_size for path in target.iterdir()) / 2**30
+    print(f"qwen: {size:.2f} GiB in {len(list(target.glob('*.safetensors')))} files saved through the volume in {time.perf_counter() - began:.1f} s")
+    seen = {name: [] for name in stored.places}
+    for _ in range(rounds):
+        for name, (folder, _) in stored.places.items():
+            drop_caches()
+            seconds, total = run("load", folder / "qwen")
+            if total != wanted:
+                sys.exit(f"qwen: {name}: other weights: {total}, {wanted} were saved")
+            seen[name].append(float(seconds))
+    shown = {name: statistics.median(times) for name, times in seen.items()}
+    print(f"qwen: loaded whole by transformers: mount {shown['mount']:.2f} s, volume {shown['volume']:.2f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=ROOT / "target/release/flatout")
@@ -245,6 +362,7 @@ def main():
     parser.add_argument("--only", default="publish,readers,kills,memory")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--torch", default=pathlib.Path.home() / ".cache/flatout/package-torch/bin/python")
     options = parser.parse_args()
     wanted = options.only.split(",")
     if set(wanted) - {"memory"}:
@@ -256,6 +374,13 @@ def main():
                 readers(node, options.rounds)
             if "kills" in wanted:
                 kills(node, options.kills)
+            if set(wanted) & {"fio", "qwen"}:
+                stored = Stored(node)
+                if "fio" in wanted:
+                    fio(stored, options.rounds)
+                if "qwen" in wanted:
+                    qwen(stored, options.rounds, options.torch)
+                stored.end()
         finally:
             node.end()
     if "memory" in wanted:
