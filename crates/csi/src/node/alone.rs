@@ -1,6 +1,7 @@
 //! Volumes with an engine of their own, and whatever else is asked of the API of Kubernetes.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tonic::Code;
 
 use super::engine_pods::EnginePods;
-use super::engines::Engine;
+use super::engines::{Engine, Volumes};
 use super::kubernetes::Kubernetes;
 use super::plugin::{ENGINE_WITHIN, Plugin};
 use super::records::Record;
@@ -78,6 +79,18 @@ impl Plugin {
         pods.ensure(api, record)?;
         let engine = self.engines.wait(Some(key), POD_WITHIN);
         engine.ok_or_else(|| Failure::new(Code::Unavailable, pods.why_not(api, key)))
+    }
+
+    /// Lets engines in: the node's, or those of that volume alone.
+    pub(super) fn listen(self: &Arc<Plugin>, only: Option<&str>) -> Result<(), Failure> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let Entry::Vacant(place) = doors.entry(only.map(str::to_owned)) else { return Ok(()) };
+        let folder =
+            only.map_or_else(|| self.options().folder.engine(), |key| self.options().folder.alone(key));
+        let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(self.clone()));
+        let door = self.engines.listen(&folder, only, self.options().engine_user, volumes, &self.log);
+        place.insert(door.map_err(|error| Failure::internal(&folder.display().to_string(), &error))?);
+        Ok(())
     }
 
     /// Lets in the engines of volumes that are alone, after a start.

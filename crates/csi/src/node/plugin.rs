@@ -1,17 +1,16 @@
 //! The node's plugin: which volumes there are, who serves each, and where pods see them.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flatout_ambient::Environment;
 use flatout_mount::LastingMount;
 use tonic::{Code, Status};
 
-use super::engines::{Door, Engine, Engines, Volumes};
+use super::engines::{Door, Engine, Engines};
 use super::kubernetes::Kubernetes;
 use super::records::{Record, Records, Target, only_one};
 use super::targets::{self, Unmounted};
@@ -23,6 +22,8 @@ use crate::volume::Secrets;
 
 /// How long an engine is waited for that is not there, or not there yet.
 pub(super) const ENGINE_WITHIN: Duration = Duration::from_secs(15);
+/// How long another call of the same volume is waited for.
+const BUSY_WITHIN: Duration = Duration::from_secs(45);
 /// How long a bucket's first listing may take. Kubelet gives up after two minutes.
 const PREPARES_WITHIN: Duration = Duration::from_secs(90);
 pub(super) const SERVES_WITHIN: Duration = Duration::from_secs(60);
@@ -54,6 +55,8 @@ pub struct Plugin {
     records: Records,
     pub(super) engines: Arc<Engines>,
     state: Mutex<State>,
+    /// Something is done with a volume no more.
+    idle: Condvar,
     /// Where engines come in: the node's, and by key those of one volume alone.
     pub(super) doors: Mutex<HashMap<Option<String>, Door>>,
     pub(super) log: Log,
@@ -112,6 +115,7 @@ pub(super) struct Busy<'a>(&'a Plugin, String);
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.state().busy.remove(&self.1);
+        self.0.idle.notify_all();
     }
 }
 
@@ -140,7 +144,8 @@ impl Plugin {
         let (found, notes) = records.load().map_err(refused)?;
         notes.iter().for_each(|note| log.say(note));
         let (engines, state, doors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let plugin = Arc::new(Plugin { options, records, engines, state, doors, log, _alone: alone });
+        let idle = Condvar::new();
+        let plugin = Arc::new(Plugin { options, records, engines, state, idle, doors, log, _alone: alone });
         for record in found {
             plugin.state().volumes.insert(record.key.clone(), Volume::new(record, Secrets::default()));
         }
@@ -160,17 +165,6 @@ impl Plugin {
                 self.unmount_shared(&key);
             }
         }
-        Ok(())
-    }
-
-    /// Lets engines in: the node's, or those of that volume alone.
-    pub(super) fn listen(self: &Arc<Plugin>, only: Option<&str>) -> Result<(), Failure> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        let Entry::Vacant(place) = doors.entry(only.map(str::to_owned)) else { return Ok(()) };
-        let folder = only.map_or_else(|| self.options.folder.engine(), |key| self.options.folder.alone(key));
-        let volumes: Arc<dyn Volumes> = Arc::new(super::takeover::OfPlugin(self.clone()));
-        let door = self.engines.listen(&folder, only, self.options.engine_user, volumes, &self.log);
-        place.insert(door.map_err(|error| Failure::internal(&folder.display().to_string(), &error))?);
         Ok(())
     }
 
@@ -198,9 +192,13 @@ impl Plugin {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for nobody: kubelet asks again.
-    pub(super) fn busy(&self, volume_id: &str) -> Result<Busy<'_>, Failure> {
-        match self.state().busy.insert(volume_id.to_owned()) {
+    /// Waits for calls that are under way. Kubelet's next attempt comes after twice as long each time, and
+    /// pods of one volume that end together would meet again and again.
+    pub(super) fn busy(&self, volume_id: &str, patience: Duration) -> Result<Busy<'_>, Failure> {
+        let is_busy = |state: &mut State| state.busy.contains(volume_id);
+        let waited = self.idle.wait_timeout_while(self.state(), patience, is_busy);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.busy.insert(volume_id.to_owned()) {
             true => Ok(Busy(self, volume_id.to_owned())),
             false => Err(Failure::new(Code::Aborted, format!("{volume_id}: another call is under way"))),
         }
@@ -221,7 +219,7 @@ impl Plugin {
     /// As CSI says of NodePublishVolume.
     pub fn publish(self: &Arc<Plugin>, publish: &Publish) -> Result<(), Failure> {
         let volume_id = &publish.volume_id;
-        let _busy = self.busy(volume_id)?;
+        let _busy = self.busy(volume_id, BUSY_WITHIN)?;
         let invalid = |error: attributes::AttributeError| {
             Failure::new(Code::InvalidArgument, format!("{volume_id}: {error}"))
         };
@@ -534,6 +532,11 @@ impl Plugin {
 
     /// Unmounts the volume's own mount, alive or dead, and removes its folder.
     pub(super) fn unmount_shared(&self, key: &str) {
+        // Its end is none that somebody else has brought about.
+        let mount = self.state().volumes.get_mut(key).and_then(|volume| {
+            volume.engine = None;
+            volume.mount.take()
+        });
         let point = self.options.folder.mounts().join(key);
         match targets::unmount(&point) {
             Ok(_) => {
@@ -544,10 +547,6 @@ impl Plugin {
                 self.log.say(&format!("{}: {}", point.display(), flatout_engine::plain(&error)));
             }
         }
-        let mount = self.state().volumes.get_mut(key).and_then(|volume| {
-            volume.engine = None;
-            volume.mount.take()
-        });
         drop(mount);
     }
 
@@ -564,7 +563,7 @@ impl Plugin {
     /// # Errors
     /// The system's refusal.
     pub fn unpublish(self: &Arc<Plugin>, volume_id: &str, target: &Path) -> Result<(), Failure> {
-        let _busy = self.busy(volume_id)?;
+        let _busy = self.busy(volume_id, BUSY_WITHIN)?;
         let refused = |error| Failure::internal(&target.display().to_string(), &error);
         let how = targets::unmount(target).map_err(refused)?;
         if how == Unmounted::InUse {

@@ -130,7 +130,7 @@ impl Plugin {
 
     fn mount_anew(self: &Arc<Plugin>, volume_id: &str, key: &str) {
         // Kubelet's own call does it.
-        let Ok(_busy) = self.busy(volume_id) else { return };
+        let Ok(_busy) = self.busy(volume_id, Duration::ZERO) else { return };
         if self.state().volumes.get(key).is_some_and(Volume::is_alive) {
             return;
         }

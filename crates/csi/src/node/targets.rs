@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flatout_mount::{DaemonState, MountEntry};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 /// How long umount(2) may take, which should take none.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,17 +49,15 @@ pub fn make(target: &Path) -> io::Result<()> {
 /// Shows `source` at `target`, too. Above a mount that has died, which stays: without it whoever writes there
 /// meanwhile would write to the node's own disk.
 ///
-/// A remount that forbids writing holds in this mount namespace alone, and not where the mount has gone by
-/// propagation, as to kubelet and to pods. A bind of a mount that forbids it forbids it everywhere: so such
-/// a one is made beside the source first.
+/// It is bound by way of a mount that nothing propagates to or from. Targets that are bound from one mount
+/// would be peers: what is mounted above one of them when it has died, or unmounted there, would be so at
+/// all of them, whatever their rights. And a remount that forbids writing holds in this mount namespace
+/// alone, where a bind of a mount that forbids it forbids it everywhere.
 ///
 /// # Errors
 /// The system's.
 pub fn bind(source: &Path, target: &Path, read_only: bool, system: &[String]) -> io::Result<()> {
-    if !read_only {
-        return Ok(rustix::mount::mount_bind(source, target)?);
-    }
-    let between = source.with_extension("ro");
+    let between = source.with_extension("bind");
     unmount(&between)?;
     make(&between)?;
     let has = |name: &str| system.iter().any(|option| option == name);
@@ -68,8 +66,13 @@ pub fn bind(source: &Path, target: &Path, read_only: bool, system: &[String]) ->
     flags |= if has("suid") { MountFlags::empty() } else { MountFlags::NOSUID };
     flags |= if has("dev") { MountFlags::empty() } else { MountFlags::NODEV };
     flags |= if has("noexec") { MountFlags::NOEXEC } else { MountFlags::empty() };
+    let forbid = || match read_only {
+        true => rustix::mount::mount_remount(&between, flags, ""),
+        false => Ok(()),
+    };
     let shown = rustix::mount::mount_bind(source, &between)
-        .and_then(|()| rustix::mount::mount_remount(&between, flags, ""))
+        .and_then(|()| rustix::mount::mount_change(&between, MountPropagationFlags::PRIVATE))
+        .and_then(|()| forbid())
         .and_then(|()| rustix::mount::mount_bind(&between, target));
     // What is left of it is cleared the next time.
     let _ = unmount(&between).and_then(|_| remove(&between));

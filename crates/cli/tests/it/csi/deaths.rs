@@ -3,7 +3,7 @@
 //! FLATOUT_KILLS=50 cargo test -p flatout-cli --test it csi::deaths     as many kills of each
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -241,6 +241,35 @@ fn where_both_are_killed_the_volume_is_mounted_anew() {
     // A file that was open is lost, and says so.
     assert!(open.read_at(&mut [0], 0).is_err());
     node.unpublished(&wanted);
+    node.is_clear();
+}
+
+/// Dead mounts stay below the new ones, and what is mounted above one of them must be seen there alone.
+#[test]
+fn rights_of_pods_and_their_ends_are_their_own_after_both_were_killed() {
+    let (origin, mut node) = (Buckets::new(&[("bucket/f", b"content")]), Node::new());
+    let writer = Wanted::of("s3://bucket", &origin.url());
+    let reader = Wanted { read_only: true, ..writer.clone().pod("pod-2") };
+    let other = writer.clone().pod("pod-3");
+    let targets = [&writer, &reader, &other].map(|wanted| node.published(wanted));
+    node.kill_engine();
+    node.kill_plugin();
+    node.start_plugin();
+    node.start_engine();
+    for target in &targets {
+        wait_until("it is mounted anew", || fs::read(target.join("f")).is_ok_and(|read| read == b"content"));
+    }
+    let refused = fs::write(targets[1].join("g"), b"x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    fs::write(targets[0].join("g"), b"x").unwrap();
+    fs::write(targets[2].join("h"), b"x").unwrap();
+    node.unpublished(&writer);
+    for target in &targets[1..] {
+        assert_eq!(fs::read(target.join("f")).unwrap(), b"content");
+    }
+    node.unpublished(&reader);
+    assert_eq!(fs::read(targets[2].join("f")).unwrap(), b"content");
+    node.unpublished(&other);
     node.is_clear();
 }
 
