@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-MOST_BYTES=20000000
+MOST_BYTES=32000000
 ENGINE_LINE='crates/engine/src/.*\.rs:[0-9]'
 python=${PYTHON:-python3}
 

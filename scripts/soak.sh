@@ -219,6 +219,7 @@ all() {
     (environments) || code=1
     (load) || code=1
     # What makes it is not built for anything else.
+    scripts/kubernetes-test.sh || code=1
     $cargo run --quiet -p xtask --features proto -- proto --check || code=1
     scripts/install-test.sh release || code=1
     scripts/dist-test.sh target/release/flatout || code=1
