@@ -92,11 +92,14 @@ impl Engine {
                 Ok(socket) => {
                     was_away = false;
                     let talked = self.converse(&socket);
+                    let forgotten;
                     let was_welcome = {
                         let mut state = self.state();
                         state.plugin = None;
+                        forgotten = std::mem::take(&mut state.prepared);
                         std::mem::take(&mut state.is_welcome)
                     };
+                    drop(forgotten);
                     if was_welcome {
                         was_unwelcome = false;
                     } else if !std::mem::replace(&mut was_unwelcome, true) {
@@ -192,10 +195,24 @@ impl Engine {
         let no_mount = || Failure::new(Code::Aborted, "no mount came with it");
         match what {
             Question::Prepare(assignment) => {
-                let number = assignment.number;
+                let (number, key) = (assignment.number, assignment.key.clone());
                 let prepared = self.serving.prepare(*assignment)?;
                 let note = prepared.note();
-                self.state().prepared.insert(number, prepared);
+                // What was prepared before for the same volume is waited for by nobody any more.
+                let is_old = |prepared: &Prepared| prepared.assignment().key == key;
+                let old: Vec<Prepared> = {
+                    let mut state = self.state();
+                    let old: Vec<u64> = state
+                        .prepared
+                        .iter()
+                        .filter(|(known, prepared)| **known < number && is_old(prepared))
+                        .map(|(number, _)| *number)
+                        .collect();
+                    let old = old.iter().filter_map(|number| state.prepared.remove(number)).collect();
+                    state.prepared.insert(number, prepared);
+                    old
+                };
+                drop(old);
                 Ok(Answer::Prepared(note))
             }
             Question::Serve { number } => {

@@ -1,6 +1,5 @@
 //! Volumes with an engine of their own, and whatever else is asked of the API of Kubernetes.
 
-use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -11,7 +10,7 @@ use tonic::Code;
 use super::engine_pods::EnginePods;
 use super::engines::{Engine, Volumes};
 use super::kubernetes::Kubernetes;
-use super::plugin::{ENGINE_WITHIN, Plugin};
+use super::plugin::{ENGINE_WITHIN, Plugin, State};
 use super::records::Record;
 use crate::attributes::{self, VolumeRequest};
 use crate::link::Failure;
@@ -65,20 +64,20 @@ impl Plugin {
     /// # Errors
     /// None has come.
     pub(super) fn engine_for(self: &Arc<Plugin>, record: &Record) -> Result<Arc<Engine>, Failure> {
-        let Some(key) = record.only() else {
+        let Some(name) = record.only() else {
             return self.engines.wait(None, ENGINE_WITHIN).ok_or_else(|| {
                 let why = "no engine is connected on this node: look at the pods of flatout-csi-engine";
                 Failure::new(Code::Unavailable, why)
             });
         };
         let (pods, api) = self.pods()?;
-        self.listen(Some(key))?;
-        if let Some(engine) = self.engines.newest(Some(key)) {
+        self.listen(Some(name))?;
+        if let Some(engine) = self.engines.newest(Some(name)) {
             return Ok(engine);
         }
         pods.ensure(api, record)?;
-        let engine = self.engines.wait(Some(key), POD_WITHIN);
-        engine.ok_or_else(|| Failure::new(Code::Unavailable, pods.why_not(api, key)))
+        let engine = self.engines.wait(Some(name), POD_WITHIN);
+        engine.ok_or_else(|| Failure::new(Code::Unavailable, pods.why_not(api, name)))
     }
 
     /// Lets engines in: the node's, or those of that volume alone.
@@ -112,32 +111,43 @@ impl Plugin {
     /// Sees to it that volumes which are alone have an engine, until they have one or are gone.
     pub(super) fn seek_engines(self: &Arc<Plugin>) {
         for record in self.alone() {
-            if !self.state().sought.insert(record.key.clone()) {
+            let Some(name) = record.alone.clone() else { continue };
+            if !self.state().sought.insert(name.clone()) {
                 continue;
             }
-            let (plugin, key) = (self.clone(), record.key.clone());
-            let seek = move || {
-                plugin.seek(&record);
-                plugin.state().sought.remove(&record.key);
-            };
+            let plugin = self.clone();
+            let seek = move || plugin.seek(&record);
             if thread::Builder::new().name("pods".into()).spawn(seek).is_err() {
                 // Kubelet's next call does it.
-                self.state().sought.remove(&key);
+                self.state().sought.remove(&name);
             }
         }
     }
 
     fn seek(self: &Arc<Plugin>, record: &Record) {
         let (mut said, mut pause) = (String::new(), LOOK_AGAIN);
+        let is_wanted = |state: &State| {
+            state.volumes.get(&record.key).is_some_and(|volume| volume.record.alone == record.alone)
+        };
         loop {
             // The engine's own container may be there again by now.
             thread::sleep(pause);
             pause = (pause * 2).min(LOOK_AGAIN_MOST);
-            let is_wanted = self.state().volumes.contains_key(&record.key);
-            if !is_wanted || self.engines.newest(record.only()).is_some() {
-                return;
+            {
+                let mut state = self.state();
+                if !is_wanted(&state) || self.engines.newest(record.only()).is_some() {
+                    // An engine that dies from now on is sought again.
+                    state.sought.remove(record.only().unwrap_or_default());
+                    return;
+                }
             }
             let sought = self.pods().and_then(|(pods, api)| pods.ensure(api, record));
+            if !is_wanted(&self.state())
+                && let Some(name) = record.alone.clone()
+            {
+                // It went meanwhile, and its pod may have come after that.
+                self.let_engine_go(name);
+            }
             if let Err(failure) = sought
                 && failure.message != said
             {
@@ -148,14 +158,14 @@ impl Plugin {
     }
 
     /// The engine of a volume that is gone.
-    pub(super) fn let_engine_go(self: &Arc<Plugin>, key: &str) {
-        let door = self.doors.lock().unwrap_or_else(PoisonError::into_inner).remove(&Some(key.to_owned()));
+    pub(super) fn let_engine_go(self: &Arc<Plugin>, name: String) {
+        let door = self.doors.lock().unwrap_or_else(PoisonError::into_inner).remove(&Some(name.clone()));
         drop(door);
-        let (plugin, key) = (self.clone(), key.to_owned());
+        let plugin = self.clone();
         let delete = move || {
             let mut pause = LOOK_AGAIN;
-            while !plugin.state().volumes.contains_key(&key) {
-                match plugin.pods().and_then(|(pods, api)| pods.delete(api, &key)) {
+            loop {
+                match plugin.pods().and_then(|(pods, api)| pods.delete(api, &name)) {
                     Ok(()) => return,
                     Err(failure) => plugin.log.say(&failure.message),
                 }
@@ -176,8 +186,8 @@ impl Plugin {
         let clear = move || {
             loop {
                 let Ok((pods, api)) = plugin.pods() else { return };
-                let known: BTreeSet<String> = plugin.state().volumes.keys().cloned().collect();
-                match pods.delete_others(api, &known) {
+                let is_known = |name: &str| plugin.alone().iter().any(|record| record.only() == Some(name));
+                match pods.delete_others(api, is_known) {
                     Ok(0) => return,
                     Ok(count) => {
                         return plugin

@@ -355,6 +355,7 @@ impl Plugin {
             key: key.to_owned(),
             volume: read.volume.clone(),
             memory_bytes,
+            alone: read.volume.is_isolated.then(|| format!("{:.16}-{:x}", key, new_number())),
             targets: Vec::new(),
         };
         state.volumes.insert(key.to_owned(), Volume::new(record, read.secrets.clone()));
@@ -553,8 +554,8 @@ impl Plugin {
     pub(super) fn clear(self: &Arc<Plugin>, key: &str) {
         let gone = self.state().volumes.remove(key);
         self.records.remove(key);
-        if gone.is_some_and(|volume| volume.only().is_some()) {
-            self.let_engine_go(key);
+        if let Some(name) = gone.and_then(|volume| volume.record.alone) {
+            self.let_engine_go(name);
         }
     }
 

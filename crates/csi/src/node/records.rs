@@ -25,13 +25,15 @@ pub struct Record {
     pub key: String,
     pub volume: Volume,
     pub memory_bytes: u64,
+    /// Of one with an engine of its own: the name of that engine, which no other has had.
+    pub alone: Option<String>,
     pub targets: Vec<Target>,
 }
 
 impl Record {
     /// Which engines may serve it: the node's, or one of its own.
     pub fn only(&self) -> Option<&str> {
-        self.volume.is_isolated.then_some(self.key.as_str())
+        self.alone.as_deref()
     }
 }
 
@@ -140,6 +142,7 @@ mod tests {
             key: "0123".into(),
             volume,
             memory_bytes: 1 << 28,
+            alone: None,
             targets: vec![target],
         };
         records.save(&record).unwrap();

@@ -8,7 +8,7 @@ use flatout_mount::LastingMount;
 use tonic::Code;
 
 use super::engines::{Engine, Unanswered, Volumes};
-use super::plugin::{Plugin, SERVES_WITHIN, Volume};
+use super::plugin::{Plugin, Volume};
 use super::records::{Record, Target};
 use super::targets;
 use crate::link::{Assignment, Failure, Question};
@@ -18,6 +18,8 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(20);
 /// After an engine has not taken a mount.
 const ASKS_AGAIN: Duration = Duration::from_millis(500);
+/// As long as the engine lives: what it says at last must be heard.
+const TAKES_OVER_WITHIN: Duration = Duration::from_secs(7 * 86_400);
 
 impl Plugin {
     /// Waits a little for engines to say what they serve. What nobody can serve any more is cleared, or
@@ -90,7 +92,7 @@ impl Plugin {
         for volume in self.state().volumes.values_mut() {
             let Some(engine) = self.engines.newest(volume.only()) else { continue };
             match &volume.mount {
-                Some(mount) if volume.engine.is_none_or(|id| self.engines.get(id).is_none()) => {
+                Some(mount) if volume.engine.is_none() => {
                     // Nobody else gives it away meanwhile.
                     volume.engine = Some(engine.id);
                     orphans.push((engine, volume.assignment(), mount.try_clone()));
@@ -158,14 +160,10 @@ impl Plugin {
         let asked = Question::TakeOver(Box::new(assignment.clone()));
         // Nobody else has been given this mount, and it has not ended.
         let is_ours = |volume: &Volume| volume.number == number && volume.engine == Some(engine.id);
-        let failure = match engine.ask(asked, Some(&mount), SERVES_WITHIN) {
+        let failure = match engine.ask(asked, Some(&mount), TAKES_OVER_WITHIN) {
             Ok(_) => {
                 self.log.say(&format!("{volume_id}: engine {} goes on with it", engine.id));
                 return self.renew_since(engine, &assignment);
-            }
-            // It may still come to it.
-            Err(why @ Unanswered::Late(_)) => {
-                return self.log.say(&format!("{volume_id}: {}", Failure::from(why).message));
             }
             Err(Unanswered::Refused(failure)) if failure.code() == Code::DataLoss => {
                 self.log.say(&format!(

@@ -67,6 +67,27 @@ fn a_volume_alone_has_a_pod_of_its_own_which_may_die_and_be_deleted() {
     node.start_plugin();
     node.published(&wanted);
     assert_eq!(fs::read(target.join("f")).unwrap(), content);
+    // Of another generation of the DaemonSet: its engine dies, and another pod follows.
+    let before = cluster.pods().remove(0);
+    let of_engines = "/apis/apps/v1/namespaces/storage/daemonsets/engines";
+    let mut daemon_set = cluster.get(of_engines);
+    daemon_set["metadata"]["generation"] = json!(2);
+    cluster.put(of_engines, daemon_set);
+    let mut ended = before.1.clone();
+    ended["status"] = json!({"phase": "Running"});
+    cluster.put(&before.0, ended);
+    wait_until("another pod goes on", || {
+        cluster
+            .pods()
+            .first()
+            .is_some_and(|(_, pod)| pod["metadata"]["annotations"] != before.1["metadata"]["annotations"])
+    });
+    assert_eq!(fs::read(target.join("f")).unwrap(), content);
+    node.unpublished(&wanted);
+    // Published again at once, it has another engine, and not the one that goes.
+    let target = node.published(&wanted);
+    wait_until("the one before goes", || cluster.pods().len() == 1);
+    assert_eq!(fs::read(target.join("f")).unwrap(), content);
     node.unpublished(&wanted);
     wait_until("its pod goes", || cluster.pods().is_empty());
     assert!(!node.path("shared/driver/alone").join(&key).exists());

@@ -91,6 +91,10 @@ impl Kubernetes {
         self.objects.lock().unwrap().insert(path.to_owned(), object);
     }
 
+    pub fn get(&self, path: &str) -> Value {
+        self.objects.lock().unwrap()[path].clone()
+    }
+
     pub fn delete(&self, path: &str) {
         assert!(self.objects.lock().unwrap().remove(path).is_some(), "{path}");
     }
