@@ -89,9 +89,9 @@ pub struct CsiEngine {
     /// How long files that are being written are waited for when it is to end
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub drain: Duration,
-    /// The process that serves, started and started again by the other one
-    #[arg(long = "__serves", hide = true)]
-    pub serves: bool,
+    /// The process that serves, started and started again by the one of this number
+    #[arg(long = "__serves", value_name = "PID", hide = true)]
+    pub serves: Option<i32>,
 }
 
 #[derive(Debug, clap::Args)]

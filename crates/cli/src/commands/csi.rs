@@ -101,12 +101,12 @@ pub fn controller(args: &CsiController, console: &Console) -> Result<Exit, Failu
 /// An engine: a process that serves, and one that starts it again where it dies.
 pub fn engine(args: &CsiEngine, console: &Console) -> Result<Exit, Failure> {
     let log = Log::new(hint::worded);
-    if args.serves {
-        return serves(args, console, log);
+    if let Some(parent) = args.serves {
+        return serves(args, parent, console, log);
     }
     let refused = |error: std::io::Error| Failure::local(DOING, "the engine", &error);
     let mut command = Command::new(std::env::current_exe().map_err(refused)?);
-    command.args(std::env::args_os().skip(1)).arg("--__serves");
+    command.args(std::env::args_os().skip(1)).arg(format!("--__serves={}", std::process::id()));
     // Signals of a terminal go to this process, which passes them on.
     command.process_group(0);
     let ended = flatout_csi::keep(command, &log, |on_signal| console.interrupt.handle(move |_| on_signal()));
@@ -117,9 +117,12 @@ pub fn engine(args: &CsiEngine, console: &Console) -> Result<Exit, Failure> {
     }
 }
 
-fn serves(args: &CsiEngine, console: &Console, log: Log) -> Result<Exit, Failure> {
-    // Where the other process is killed, this one leaves.
+fn serves(args: &CsiEngine, parent: i32, console: &Console, log: Log) -> Result<Exit, Failure> {
+    // Where the other process is killed, this one leaves, also where that was so before this line.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    if rustix::process::getppid().is_none_or(|now| now.as_raw_nonzero().get() != parent) {
+        return Ok(Exit::Clean);
+    }
     let folder = NodeFolder::new(&args.folder);
     let options = EngineOptions {
         folder: folder.clone(),

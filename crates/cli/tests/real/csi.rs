@@ -89,9 +89,16 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            let _ = Command::new("pkill").args(["-KILL", "-P", &process.id().to_string()]).status();
+            // An engine starts its other process again where that one is killed first.
+            let id = process.id();
+            let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
             let _ = process.kill();
             let _ = process.wait();
+            let _ = Command::new("kill")
+                .arg("-KILL")
+                .args(children.split_whitespace())
+                .stderr(Stdio::null())
+                .status();
         }
     }
 }
