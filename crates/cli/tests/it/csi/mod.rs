@@ -17,6 +17,7 @@ mod volumes;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -175,7 +176,8 @@ impl Node {
         command.arg(format!("unix://{}", self.socket().display()));
         command.arg("--folder").arg(self.path("shared/driver")).args(&self.plugin_options);
         self.plugin = Some(self.start(command, "plugin.log"));
-        wait_until("the plugin answers", || self.socket().exists());
+        // A socket is seen before somebody listens.
+        wait_until("the plugin answers", || UnixStream::connect(self.socket()).is_ok());
         // The engine's user must reach its own folder.
         fs::set_permissions(self.path("shared/driver"), fs::Permissions::from_mode(0o711)).unwrap();
     }
