@@ -319,7 +319,7 @@ def fio(stored, rounds):
     seen = {(case, name): [] for case in FIO for name in stored.places}
     for at in range(rounds):
         for case, arguments in FIO.items():
-            # Who comes first finds other memory.
+            # In alternating order: the first of a round pays for the first touch of memory.
             for name, (folder, pid) in sorted(stored.places.items(), reverse=at % 2):
                 place = folder / name
                 place.mkdir(exist_ok=True)

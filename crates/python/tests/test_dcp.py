@@ -319,7 +319,7 @@ elif what == "async":
     for number in range(1, 5):
         live = state(number)
         saving.append(dcp.async_save(live, checkpoint_id=f"{url}/{number}", storage_writer=writer))
-        # What is saved is what was there at the call.
+        # Later changes must not reach the checkpoint.
         live["b"].zero_()
         live["w"].zero_()
     [each.result() for each in saving]

@@ -20,8 +20,8 @@ pub fn is_mounted(point: &Path) -> bool {
     mounts_below(point).iter().any(|mounted| mounted == point)
 }
 
-/// From here on, what this thread and its processes mount is seen by nobody else, and ends with the last of
-/// them, however they end.
+/// Gives this thread a mount namespace of its own, which the processes that it starts inherit. The mounts in
+/// it end with the last of them.
 pub fn keep_mounts_from_others() {
     // SAFETY: it takes no pointer, and other threads keep the namespace that they have.
     let own = unsafe { libc::unshare(libc::CLONE_NEWNS) };

@@ -303,7 +303,7 @@ impl VolumeKeys {
 impl Provider for VolumeKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
         let keys = lock(&self.asks).clone();
-        // Nobody waits for a lock while the service is asked.
+        // The lock is released before the service is asked.
         let had = *lock(&self.had);
         let granted = keys.provide(had, web)?;
         *lock(&self.had) = granted.number;

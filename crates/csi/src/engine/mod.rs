@@ -180,7 +180,7 @@ impl Engine {
             ToEngine::Renew { number, secrets } => self.renew(number, secrets),
             ToEngine::Ask { question, what } => {
                 let answer = self.answer(what, mount, plugin);
-                // A plugin that is gone is told all there is when it comes back.
+                // The next plugin learns from `Kept` what a dead one was not told.
                 let _ = plugin.send(&ToPlugin::Answer { question, answer }, None);
             }
         }
@@ -198,17 +198,12 @@ impl Engine {
                 let (number, key) = (assignment.number, assignment.key.clone());
                 let prepared = self.serving.prepare(*assignment)?;
                 let note = prepared.note();
-                // What was prepared before for the same volume is waited for by nobody any more.
-                let is_old = |prepared: &Prepared| prepared.assignment().key == key;
-                let old: Vec<Prepared> = {
+                // The plugin has given up earlier attempts at the same volume.
+                let is_old =
+                    |known: &u64, earlier: &mut Prepared| *known < number && earlier.assignment().key == key;
+                let old: Vec<_> = {
                     let mut state = self.state();
-                    let old: Vec<u64> = state
-                        .prepared
-                        .iter()
-                        .filter(|(known, prepared)| **known < number && is_old(prepared))
-                        .map(|(number, _)| *number)
-                        .collect();
-                    let old = old.iter().filter_map(|number| state.prepared.remove(number)).collect();
+                    let old = state.prepared.extract_if(is_old).collect();
                     state.prepared.insert(number, prepared);
                     old
                 };

@@ -99,7 +99,7 @@ impl Kubernetes {
         }
     }
 
-    /// Begins to delete it. What is gone already is deleted.
+    /// Asks for the object's deletion, which may take a while. An object that is absent is no error.
     ///
     /// # Errors
     /// As [`Kubernetes::get`].

@@ -111,7 +111,7 @@ impl Plugin {
                 && let Some(volume) = self.state().volumes.get_mut(&key)
                 && volume.number == number
             {
-                // Whoever comes next does it.
+                // The next call of `assign` hands it over.
                 volume.engine = None;
             }
         }
@@ -158,7 +158,7 @@ impl Plugin {
         };
         let number = assignment.number;
         let asked = Question::TakeOver(Box::new(assignment.clone()));
-        // Nobody else has been given this mount, and it has not ended.
+        // The volume still has this mount, and this engine.
         let is_ours = |volume: &Volume| volume.number == number && volume.engine == Some(engine.id);
         let failure = match engine.ask(asked, Some(&mount), TAKES_OVER_WITHIN) {
             Ok(_) => {
@@ -212,7 +212,7 @@ impl Volumes for OfPlugin {
         }
         for (assignment, mount) in kept {
             let known = state.volumes.get_mut(&assignment.key);
-            // What is not known was unpublished, and an earlier mount, too: the engine waits for their users.
+            // An unknown volume was unpublished, as an earlier mount was: their last users keep the engine.
             let Some(volume) = known.filter(|volume| volume.number <= assignment.number) else { continue };
             if !self.0.has_mounted(&volume.record, &mount) {
                 self.0.log.say(&format!("{}: an engine has another mount of it", assignment.volume_id));

@@ -14,13 +14,13 @@ use super::{Node, Wanted, text};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY};
 use crate::program::wait_until;
 
-/// In so many seconds, as services write it.
+/// The time that many seconds from now, in ISO 8601.
 fn within(seconds: u32) -> String {
     let end = Command::new("date").args(["-u", "-d", &format!("+{seconds} seconds"), "+%FT%TZ"]).output();
     String::from_utf8(end.unwrap().stdout).unwrap().trim().to_owned()
 }
 
-/// An STS of AWS: whoever asks gets the keys of the origin.
+/// An STS of AWS that grants the origin's keys for every request.
 fn sts() -> Service {
     Service::start(|_| {
         let keys = format!(
