@@ -48,7 +48,7 @@ impl Driver {
     fn start(&mut self, part: &[&str], more: &[&str]) {
         let log = File::create(self.path(&format!("{}.log", part[0]))).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
-        command.arg("csi").args(part).args(more).env_clear();
+        command.arg("csi").args(part).args(more).env_clear().env("TMPDIR", self.folder.path());
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         self.processes.push(child.unwrap());
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ use crate::volume::{Identity, Secrets, TokenOf, Volume};
 const YOUNG: Duration = Duration::from_secs(60);
 /// Keys that end sooner than this are asked for again by whoever comes.
 const AHEAD_S: u64 = 600;
+
+const KEY_FOLDER: &str = "flatout-keys-";
 
 const AUDIENCE_ALIBABA: &str = "sts.aliyuncs.com";
 const AUDIENCE_AWS: &str = "sts.amazonaws.com";
@@ -39,6 +41,53 @@ const TOKENS_OF_ROLES: [(&str, &[&str]); 2] = [
 ];
 /// Variables of the engine's own pod that hold for every volume.
 const OF_ROADS: [&str; 5] = ["_PROXY", "_proxy", "AWS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// A folder for the files of this process's volumes, which it keeps locked: what a killed process has left
+/// is removed by the next one.
+#[derive(Debug)]
+pub struct KeyFolder {
+    folder: tempfile::TempDir,
+    _lock: File,
+}
+
+impl KeyFolder {
+    /// # Errors
+    /// The system's.
+    pub fn new(temporary: &Path) -> io::Result<KeyFolder> {
+        remove_abandoned(temporary);
+        loop {
+            let folder = tempfile::Builder::new().prefix(KEY_FOLDER).tempdir_in(temporary)?;
+            let lock = File::open(folder.path())?;
+            // Another process may have taken it for abandoned before it was locked.
+            if lock.try_lock().is_ok() && folder.path().is_dir() {
+                return Ok(KeyFolder { folder, _lock: lock });
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Before the process ends without dropping it.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(self.path());
+    }
+}
+
+fn remove_abandoned(temporary: &Path) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().as_encoded_bytes().starts_with(KEY_FOLDER.as_bytes());
+        // Not that of another user, nor what a link leads to.
+        if is_ours
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Ok(folder) = File::open(entry.path())
+            && folder.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
 
 /// Files that hold what a volume's chain of keys reads. They are the engine's own, and go with the last
 /// volume whose keys are found by them.
@@ -344,5 +393,28 @@ impl fmt::Debug for VolumeKeys {
 impl fmt::Debug for SharedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedKeys")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_has_left_goes_and_what_is_in_use_stays() {
+        let temporary = tempfile::tempdir().unwrap();
+        let left = temporary.path().join("flatout-keys-left");
+        let other = temporary.path().join("other");
+        for folder in [&left, &other] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("credentials"), "secret").unwrap();
+        }
+        let in_use = KeyFolder::new(temporary.path()).unwrap();
+        assert!(!left.exists() && other.exists());
+        let next = KeyFolder::new(temporary.path()).unwrap();
+        assert!(in_use.path().exists() && next.path() != in_use.path());
+        next.remove();
+        drop((in_use, next));
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1);
     }
 }

@@ -14,7 +14,7 @@ use flatout_settings::Settings;
 use flatout_tree::Tree;
 use tonic::Code;
 
-use super::keys::{self, Identities, KeyFiles, SharedKeys, VolumeKeys};
+use super::keys::{self, Identities, KeyFiles, KeyFolder, SharedKeys, VolumeKeys};
 use crate::Log;
 use crate::link::{Assignment, Failure, Health, NodeFolder};
 use crate::plan;
@@ -23,7 +23,7 @@ use crate::volume::Secrets;
 /// Makes clients for volumes, each with its own settings and keys.
 pub struct Clients {
     /// For files that the chains of keys read; not shared with anybody.
-    key_files: tempfile::TempDir,
+    key_files: KeyFolder,
     environment: Environment,
     identities: Identities,
 }
@@ -87,7 +87,7 @@ impl Clients {
     /// # Errors
     /// A folder cannot be made.
     pub fn new(environment: Environment) -> Result<Clients, Failure> {
-        let key_files = tempfile::Builder::new().prefix("flatout-keys-").tempdir().map_err(of_folder)?;
+        let key_files = KeyFolder::new(&std::env::temp_dir()).map_err(of_folder)?;
         Ok(Clients { key_files, environment, identities: Identities::default() })
     }
 
@@ -133,7 +133,7 @@ impl Serving {
 
     /// Before the process ends.
     pub fn remove_key_files(&self) {
-        let _ = std::fs::remove_dir_all(self.clients.key_files.path());
+        self.clients.key_files.remove();
     }
 
     /// Lists the root of the bucket's folder.

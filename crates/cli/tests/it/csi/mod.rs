@@ -389,9 +389,18 @@ fn engine_of(folder: &Path, mut command: Command) -> Command {
     command
 }
 
+/// Where processes that are killed may leave files: it goes with the test.
+fn temporary(folder: &Path) -> PathBuf {
+    let temporary = folder.join("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o777)).unwrap();
+    temporary
+}
+
 fn start_in(folder: &Path, mut command: Command, log: &str, environment: &[(String, String)]) -> Child {
     let log = File::options().create(true).append(true).open(folder.join(log)).unwrap();
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("TMPDIR", temporary(folder));
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     command.process_group(0).spawn().unwrap()
