@@ -69,7 +69,7 @@ wrong_values_are_refused() {
         # shellcheck disable=SC2086 # words
         ! render $wrong >"$rendered/log" 2>&1 || fail "$wrong is accepted"
         # Refused as a value, and not for another reason.
-        grep -q "values don't meet the specifications\|engine.volumeMemory is more" "$rendered/log" ||
+        grep -q "values don't meet the specifications\|engine.volumeMemory is" "$rendered/log" ||
             fail "$wrong: $(cat "$rendered/log")"
     done <<'WRONG'
 --set unknown=1
@@ -77,6 +77,13 @@ wrong_values_are_refused() {
 --set engine.memory=4GB
 --set engine.memory=4
 --set engine.volumeMemory=5Gi
+--set engine.volumeMemory=8Mi
+--set engine.requests.memory=-1Gi
+--set engine.requests.memroy=1Gi
+--set extraEnv[0].nam=A
+--set imagePullSecrets[0].nam=x
+--set image.repository=registry/flatout:1.2
+--set alibaba.accountId=1,alibaba.clusterId=c,alibaba.rrsa=true,alibaba.roleName=acs:ram::1:role/x
 --set engine.drainSeconds=5m
 --set engine.hostNetwork=yes
 --set isolation.enabled=yes

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
 
+use crate::log::worded;
 use crate::volume::{Secrets, Volume};
 
 /// Of these messages. An engine of another version is not served, and says so.
@@ -133,7 +134,7 @@ impl From<flatout_engine::Error> for Failure {
             Kind::Cancelled => Code::Aborted,
             _ => Code::Internal,
         };
-        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let hint = error.hint().map(|hint| format!(" ({})", worded(hint))).unwrap_or_default();
         Failure::new(code, format!("{error}{hint}"))
     }
 }

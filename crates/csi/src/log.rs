@@ -5,24 +5,22 @@ use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
-use flatout_engine::Hint;
+use flatout_engine::{Feature, Hint, Word};
 use flatout_mounting::MountLog;
 
 /// Takes lines from any thread.
 #[derive(Clone)]
 pub struct Log {
     write: Arc<dyn Fn(&str) + Send + Sync>,
-    words: fn(&Hint) -> String,
 }
 
 impl Log {
-    /// `words` says a hint as users know settings and commands.
-    pub fn new(words: fn(&Hint) -> String) -> Log {
+    pub fn new() -> Log {
         let write = |line: &str| {
             // A log that cannot be written to has nowhere to say so.
             let _ = writeln!(std::io::stderr(), "flatout-csi: {line}");
         };
-        Log { write: Arc::new(write), words }
+        Log { write: Arc::new(write) }
     }
 
     pub fn say(&self, line: &str) {
@@ -32,8 +30,34 @@ impl Log {
     /// The log of one volume.
     pub fn of(&self, volume: &str) -> MountLog {
         let (write, volume) = (self.write.clone(), volume.to_owned());
-        MountLog::new(move |line| write(&format!("{volume}: {line}")), self.words)
+        MountLog::new(move |line| write(&format!("{volume}: {line}")), worded)
     }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log::new()
+    }
+}
+
+/// A hint as whoever writes volumes reads it: settings are attributes.
+pub fn worded(hint: &Hint) -> String {
+    let word = |word: &Word| match word {
+        Word::Text(text) => text.to_string(),
+        Word::Setting { name: "profile", .. } => "another Secret or role".to_owned(),
+        Word::Setting { name, value: None } => (*name).to_owned(),
+        Word::Setting { name, value: Some(value) } => format!("{name}: {value}"),
+        Word::Feature(feature) => match feature {
+            Feature::Stat => "`flatout stat`".to_owned(),
+            Feature::List => "`flatout ls`".to_owned(),
+            Feature::Read => "`flatout cat`".to_owned(),
+            Feature::ShowSettings => "the volume".to_owned(),
+            Feature::NameSettings | Feature::ConfigPath => "docs/volume-attributes.md".to_owned(),
+            Feature::KeepExisting => "another name".to_owned(),
+            Feature::UnmountLazily(folder) => format!("`umount --lazy {folder}`"),
+        },
+    };
+    hint.words().iter().map(word).collect()
 }
 
 impl fmt::Debug for Log {

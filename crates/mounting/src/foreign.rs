@@ -105,6 +105,12 @@ impl ValueUnit {
 
 /// Whole or decimal seconds: libfuse writes `1.0`.
 fn seconds(text: &str) -> Result<String, String> {
+    match text {
+        // mountpoint's words for its `metadata-ttl`.
+        "minimal" => return Ok("0.1".to_owned()),
+        "indefinite" => return Ok("31536000".to_owned()),
+        _ => {}
+    }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let wrong = |_| format!("'{text}' is no number: write seconds");
     Ok(match number(fraction, "seconds").map_err(wrong)?.trim_end_matches('0') {

@@ -233,6 +233,7 @@ const MOUNTPOINT: &[ForeignOption] = &[
     row("metadata-ttl", "1", Knob("attribute-lifetime", Seconds)),
     row("negative-metadata-ttl", "1", Knob("negative-lifetime", Seconds)),
     row("max-threads", "16", Knob("fuse-threads", Same)),
+    row("aws-max-attempts", "10", Refused("write retries=N: tries after the first")),
     row("force-path-style", "", Knob("addressing", PathStyle)),
     row("requester-pays", "", Knob("request-payer", Switch)),
     row(

@@ -32,7 +32,7 @@ pub struct CsiPlugin {
     /// The name by which storage classes and volumes know the driver
     #[arg(long, value_name = "NAME", default_value = flatout_csi::DRIVER)]
     pub driver_name: String,
-    /// Alibaba Cloud's number of the account that roles named alone belong to
+    /// The number of the account at Alibaba Cloud whose roles volumes name without an ARN
     #[arg(long, value_name = "NUMBER")]
     pub alibaba_account: Option<String>,
     /// Alibaba Cloud's id of the cluster, which its provider of tokens is named by
@@ -56,7 +56,7 @@ pub struct CsiNode {
     /// What all volumes of the node may take of the engine's memory
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     pub memory: u64,
-    /// The share of a volume that does not say
+    /// The memory of a volume that sets no `memory`
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub volume_memory: u64,
     /// How many volumes Kubernetes may place on the node [default: as many as fit into --memory]
@@ -65,6 +65,9 @@ pub struct CsiNode {
     /// Let inline volumes use the driver's own keys and roles: then whoever may create a pod may use them
     #[arg(long)]
     pub inline_driver_keys: bool,
+    /// Read no role from the annotations of pods' service accounts
+    #[arg(long)]
+    pub ignore_service_accounts: bool,
     /// The DaemonSet that says how engines are run, for volumes with `isolation: pod`, which get a pod each
     /// [default: such volumes are refused]
     #[arg(long, value_name = "DAEMONSET")]

@@ -15,7 +15,6 @@ use crate::args::{CsiController, CsiEngine, CsiNode, CsiPlugin};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::hint;
 
 const DOING: &str = "csi";
 
@@ -80,9 +79,10 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
         volumes_max: args.max_volumes,
         cluster: Cluster { inline_driver_keys: args.inline_driver_keys, ..cluster(&args.plugin) },
         kubernetes,
+        ignores_accounts: args.ignore_service_accounts,
         engine_pods: args.engine_pods.clone(),
     };
-    let plugin = Plugin::start(options, Log::new(hint::worded)).map_err(|failure| failed(&failure))?;
+    let plugin = Plugin::start(options, Log::new()).map_err(|failure| failed(&failure))?;
     until_signal(console, &socket, |end| flatout_csi::serve_node(&socket, plugin, end))
 }
 
@@ -94,13 +94,13 @@ pub fn controller(args: &CsiController, console: &Console) -> Result<Exit, Failu
         cluster: cluster(&args.plugin),
         environment: flatout_ambient::environment(),
     };
-    let controller = Controller::new(options, Log::new(hint::worded)).map_err(|failure| failed(&failure))?;
+    let controller = Controller::new(options, Log::new()).map_err(|failure| failed(&failure))?;
     until_signal(console, &socket, |end| flatout_csi::serve_controller(&socket, controller, end))
 }
 
 /// An engine: a process that serves, and one that starts it again where it dies.
 pub fn engine(args: &CsiEngine, console: &Console) -> Result<Exit, Failure> {
-    let log = Log::new(hint::worded);
+    let log = Log::new();
     if let Some(parent) = args.serves {
         return serves(args, parent, console, log);
     }

@@ -27,6 +27,30 @@ const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 const AWS_ROLE: &str = "eks.amazonaws.com/role-arn";
 const ALIBABA_ROLE: &str = "pod-identity.alibabacloud.com/role-name";
 
+const NO_PROFILE: &str = "an engine has no profiles: name a Secret (nodePublishSecretRef) or a role";
+const NO_ROLE: &str = "the pod's service account names no role in pod-identity.alibabacloud.com/role-name, or \
+                       node.readServiceAccounts of the chart is false: write roleName, or roleArn and \
+                       oidcProviderArn";
+const NOT_OF_A_VOLUME: &str = "is of the driver, and not of a volume: leave it out";
+const OTHER_KEYS: &str = "keys come from a Secret (nodePublishSecretRef) or a role: leave it out";
+/// Options of other mounts whose remedy is not one for a volume.
+const OF_DRIVER: &[(&str, &str)] = &[
+    ("d", NOT_OF_A_VOLUME),
+    ("log_level", NOT_OF_A_VOLUME),
+    ("log_dir", NOT_OF_A_VOLUME),
+    ("log-directory", NOT_OF_A_VOLUME),
+    ("no-log", NOT_OF_A_VOLUME),
+    ("log-metrics", NOT_OF_A_VOLUME),
+    ("metrics_ip", NOT_OF_A_VOLUME),
+    ("passwd_file", OTHER_KEYS),
+    ("oss_access_key_id", OTHER_KEYS),
+    ("oss_access_key_secret", OTHER_KEYS),
+    ("ram_role", "write roleName among volumeAttributes"),
+    ("assume_role_arn", "write assumeRoleArn among volumeAttributes"),
+    ("oss_bucket_prefix", "write path among volumeAttributes"),
+    ("prefix", "write path among volumeAttributes"),
+];
+
 /// What a volume says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeRequest {
@@ -116,6 +140,12 @@ impl Attributes {
             given.iter().map(|(key, value)| (key.trim(), value.trim())).collect();
         given.sort_unstable();
         for (key, value) in given {
+            if key.starts_with(OF_KUBERNETES[0]) && key.contains("secret-name") {
+                return Err(refused(
+                    key,
+                    "is of storage classes: a PersistentVolume names nodePublishSecretRef",
+                ));
+            }
             if OF_KUBERNETES.iter().any(|prefix| key.starts_with(prefix)) {
                 sorted.kubernetes.insert(key.to_owned(), value.to_owned());
                 continue;
@@ -133,7 +163,8 @@ impl Attributes {
                     }
                 }
                 Some(Meaning::Is(values, why)) => {
-                    if !values.iter().any(|known| known.eq_ignore_ascii_case(value)) {
+                    // An empty value is none.
+                    if !value.is_empty() && !values.iter().any(|known| known.eq_ignore_ascii_case(value)) {
                         return Err(refused(key, why));
                     }
                 }
@@ -144,6 +175,8 @@ impl Attributes {
                     }
                 }
                 None => match knob_of(key) {
+                    Some(Knob { name: "profile", .. }) => return Err(refused(key, NO_PROFILE)),
+                    Some(_) if value.is_empty() => {}
                     Some(knob) => sorted.knobs.push((knob.name, value.to_owned())),
                     None => return Err(unknown(key)),
                 },
@@ -180,7 +213,7 @@ fn unknown(key: &str) -> AttributeError {
     let names = table::names().chain(KNOBS.iter().map(|knob| knob.name));
     match nearest(key, names) {
         Some(near) => refused(key, format!("is no attribute of a volume: did you mean {near}?")),
-        None => refused(key, "is no attribute of a volume: docs/kubernetes.md has them all"),
+        None => refused(key, "is no attribute of a volume: docs/volume-attributes.md has them all"),
     }
 }
 
@@ -190,8 +223,6 @@ fn unknown(key: &str) -> AttributeError {
 /// A key that nobody knows or that means nothing here, or a value that is wrong.
 pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, AttributeError> {
     let given = Attributes::sort(&request.attributes)?;
-    let source = source(&given)?;
-    let is_oss = source.scheme() == "oss";
     let pod = Pod {
         namespace: given.of_kubernetes("pod.namespace"),
         name: given.of_kubernetes("pod.name"),
@@ -199,20 +230,15 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         is_ephemeral: given.of_kubernetes("ephemeral") == "true",
     };
     let mut lists = options_of(&request.mount_options);
-    lists.extend(other_opts(&given)?);
-    let options = MountOptions::parse(&lists, true).map_err(|error| {
-        let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        refused("mount options", format!("{error}{hint}"))
-    })?;
-    for (name, is_set) in [
-        ("metrics", options.metrics.is_some()),
-        ("log", options.log.is_some()),
-        ("stats", options.stats.is_some()),
-    ] {
-        if is_set {
-            return Err(refused(name, "is of the driver, and not of a volume: leave it out"));
-        }
-    }
+    let of_mountpoint = given.get(Field::BucketName).is_some();
+    let folder = if of_mountpoint { take_prefix(&mut lists) } else { None };
+    let other_opts = other_opts(&given)?;
+    check_options("mountOptions", &lists)?;
+    check_options(given.key(Field::OtherOpts), &other_opts)?;
+    lists.extend(other_opts);
+    let options = MountOptions::parse(&lists, true).map_err(|error| refused("mountOptions", error))?;
+    let source = source(&given, folder.as_deref())?;
+    let is_oss = source.scheme() == "oss";
     let mut knobs = Chosen::default();
     fuse_type(&given, &request.fs_type)?;
     if let Some(url) = given.get(Field::Url) {
@@ -246,6 +272,9 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
     // The engine's own user owns nothing that a pod may see.
     knobs.unless_set("uid", "0");
     knobs.unless_set("gid", "0");
+    if knobs.get("allow-other") == Some("false") {
+        return Err(refused("allow-other", "a pod's user is not the engine's: leave it out"));
+    }
     knobs.set("allow-other", "true");
     let read_only = request.readers_only
         || options.system.iter().any(|option| option == "ro")
@@ -256,11 +285,11 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
     let memory = knobs.take("memory");
     let mut settings = Settings::default();
     for (name, value) in &knobs.0 {
-        settings.set(name, value).map_err(|wrong| refused(name, wrong))?;
+        settings.set(name, value).map_err(|wrong| AttributeError(wrong.to_string()))?;
     }
     let memory_bytes = match memory {
         Some(value) => {
-            settings.set("memory", &value).map_err(|wrong| refused("memory", wrong))?;
+            settings.set("memory", &value).map_err(|wrong| AttributeError(wrong.to_string()))?;
             Some(settings.memory_bytes)
         }
         None => None,
@@ -271,11 +300,12 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         (is_oss, settings.no_sign_request, secrets.keys.is_some()),
         cluster,
         &request.of_account,
+        settings.region.as_deref(),
     )?;
     if pod.is_ephemeral {
         refuse_inline(&identity, &options.system, cluster)?;
     }
-    let is_isolated = match given.get(Field::Isolation) {
+    let is_isolated = match given.get(Field::Isolation).map(str::to_ascii_lowercase).as_deref() {
         None | Some("shared") => false,
         Some("pod") => true,
         Some(other) => return given.refuse(Field::Isolation, format!("'{other}' is neither shared nor pod")),
@@ -358,8 +388,55 @@ impl Chosen {
     }
 }
 
-fn source(given: &Attributes) -> Result<Location, AttributeError> {
-    let path = given.get(Field::Path).unwrap_or_default();
+/// Each list alone, so that an error says where the option stands.
+fn check_options(key: &str, lists: &[String]) -> Result<(), AttributeError> {
+    let options = MountOptions::parse(lists, true).map_err(|error| {
+        let text = error.to_string();
+        let name = text.trim_start_matches("-o ").split([':', '=', ' ']).next().unwrap_or_default();
+        match OF_DRIVER.iter().find(|(known, _)| *known == name) {
+            Some((_, why)) => refused(key, format!("-o {name}: {why}")),
+            None => {
+                let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                refused(key, format!("{text}{hint}"))
+            }
+        }
+    })?;
+    let of_driver = [
+        ("metrics", options.metrics.is_some()),
+        ("log", options.log.is_some()),
+        ("stats", options.stats.is_some()),
+    ];
+    if let Some((name, _)) = of_driver.iter().find(|(_, is_set)| *is_set) {
+        return Err(refused(key, format!("-o {name}: {NOT_OF_A_VOLUME}")));
+    }
+    match options.knobs.iter().any(|(name, _)| *name == "profile") {
+        true => Err(refused(key, format!("-o profile: {NO_PROFILE}"))),
+        false => Ok(()),
+    }
+}
+
+/// mountpoint's flag, which is a folder of the bucket that `bucketName` names.
+fn take_prefix(lists: &mut Vec<String>) -> Option<String> {
+    let mut folder = None;
+    for list in lists.iter_mut() {
+        let (of_folder, others): (Vec<&str>, _) =
+            list.split(',').partition(|option| option.starts_with("prefix="));
+        if let Some(option) = of_folder.last() {
+            folder = option.strip_prefix("prefix=").map(str::to_owned);
+            *list = others.join(",");
+        }
+    }
+    lists.retain(|list| !list.is_empty());
+    folder
+}
+
+fn source(given: &Attributes, folder: Option<&str>) -> Result<Location, AttributeError> {
+    let path = match (given.get(Field::Path), folder) {
+        (Some(path), Some(folder)) if path.trim_matches('/') != folder.trim_matches('/') => {
+            return given.refuse(Field::Path, format!("'{path}' contradicts mountOptions: prefix {folder}"));
+        }
+        (path, folder) => path.or(folder).unwrap_or_default(),
+    };
     let (field, typed) = match (
         given.get(Field::Source),
         given.get(Field::Bucket),
@@ -468,6 +545,7 @@ fn identity(
     (is_oss, is_anonymous, has_keys): (bool, bool, bool),
     cluster: &Cluster,
     of_account: &BTreeMap<String, String>,
+    region: Option<&str>,
 ) -> Result<Identity, AttributeError> {
     let of_workload = match given.get(Field::AuthenticationSource).map(str::to_ascii_lowercase).as_deref() {
         None | Some("driver") => false,
@@ -478,6 +556,13 @@ fn identity(
     };
     let token = if of_workload { TokenOf::Workload } else { TokenOf::Driver };
     let auth_type = given.get(Field::AuthType).unwrap_or_default().to_ascii_lowercase();
+    if of_workload && (has_keys || auth_type == "sts") {
+        let other = if has_keys { "the keys of the Secret" } else { "authType: sts" };
+        return given.refuse(Field::AuthenticationSource, format!("pod contradicts {other}: leave one out"));
+    }
+    if auth_type == "rrsa" && !is_oss {
+        return given.refuse(Field::AuthType, "rrsa is of OSS: of S3 write roleArn");
+    }
     let identity = match auth_type.as_str() {
         _ if is_anonymous => Identity::Anonymous,
         "public" => Identity::Anonymous,
@@ -488,11 +573,11 @@ fn identity(
         "" if of_workload && is_oss => rrsa(given, cluster, token, of_account)?,
         "" if of_workload => match given.get(Field::RoleArn).or(of_account.get(AWS_ROLE).map(String::as_str))
         {
-            Some(role) => web_identity(given, role, token),
+            Some(role) => web_identity(given, role, token, region),
             None => Identity::EksPod,
         },
         "" if !is_oss && given.get(Field::RoleArn).is_some() => {
-            web_identity(given, given.get(Field::RoleArn).unwrap_or_default(), token)
+            web_identity(given, given.get(Field::RoleArn).unwrap_or_default(), token, region)
         }
         "" | "sts" => match given.get(Field::RoleName) {
             Some(role) => Identity::Machine { role: role.to_owned() },
@@ -549,8 +634,8 @@ fn refuse_unused(given: &Attributes, identity: &Identity) -> Result<(), Attribut
     }
 }
 
-fn web_identity(given: &Attributes, role: &str, token: TokenOf) -> Identity {
-    let region = given.get(Field::StsRegion).or_else(|| given.get(Field::Region));
+fn web_identity(given: &Attributes, role: &str, token: TokenOf, region: Option<&str>) -> Identity {
+    let region = given.get(Field::StsRegion).or(region);
     Identity::Irsa { role: role.to_owned(), region: region.map(str::to_owned), token }
 }
 
@@ -568,8 +653,17 @@ fn rrsa(
         (None, None) => {
             let of_account = of_account.get(ALIBABA_ROLE).map(String::as_str);
             let Some(role) = given.get(Field::RoleName).or(of_account) else {
-                return Err(refused("authType", "rrsa wants roleArn and oidcProviderArn, or roleName"));
+                return Err(match given.get(Field::AuthType) {
+                    Some(_) => refused("authType", "rrsa wants roleArn and oidcProviderArn, or roleName"),
+                    None => refused(given.key(Field::AuthenticationSource), NO_ROLE),
+                });
             };
+            if role.contains(':') {
+                return given.refuse(
+                    Field::RoleName,
+                    format!("'{role}' is an ARN: write roleArn and oidcProviderArn"),
+                );
+            }
             match (&cluster.alibaba_account, &cluster.alibaba_cluster) {
                 (Some(account), Some(id)) => (
                     format!("acs:ram::{account}:role/{role}"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-use super::{AttributeError, refused};
+use super::{AttributeError, OF_KUBERNETES, refused};
 use crate::volume::SecretKeys;
 
 /// Id, secret, token, end.
@@ -19,10 +19,13 @@ const NAMES: &[Names] = &[
     ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN", ""],
 ];
 
+/// Of the names of an unknown Secret, so many are shown.
+const NAMED_MOST: usize = 5;
+
 /// The pair of a Secret, else that of the attributes.
 ///
 /// # Errors
-/// Half a pair.
+/// Half a pair, or a Secret without keys under a name that is known.
 pub(super) fn keys(
     secrets: &HashMap<String, String>,
     (id, secret): (Option<&str>, Option<&str>),
@@ -46,7 +49,20 @@ pub(super) fn keys(
             (None, Some(_)) => return Err(refused("Secret", format!("it has {secret} and no {id}"))),
         }
     }
+    let mut others: Vec<&str> =
+        secrets.keys().map(String::as_str).filter(|name| !name.starts_with(OF_KUBERNETES[0])).collect();
+    others.sort_unstable();
     match (id, secret) {
+        (None, None) if !others.is_empty() => {
+            let (names, more) = (&others[..others.len().min(NAMED_MOST)], others.len() > NAMED_MOST);
+            let more = if more { " and others" } else { "" };
+            let why = format!(
+                "it has {}{more}, and no keys under names that are known: write akId and akSecret, or \
+                 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+                names.join(", ")
+            );
+            Err(refused("Secret", why))
+        }
         (None, None) => Ok(None),
         (Some(id), Some(secret)) => {
             Ok(Some(SecretKeys { id: id.into(), secret: secret.into(), token: None, expiration: None }))

@@ -92,12 +92,21 @@ const NAMED: &str = "name the bucket itself: bucket";
 
 const ACK: &[Key] = &[
     read("bucket", Field::Bucket, "the bucket, of OSS"),
-    read("url", Field::Url, "the endpoint; https where it names no scheme, http for an internal one"),
+    read(
+        "url",
+        Field::Url,
+        "the endpoint; https where it names no scheme, http for an internal one. A public one stays public: \
+         in a VPC write the internal one",
+    ),
     read("path", Field::Path, "the folder in the bucket"),
     read("fuseType", Field::FuseType, "ossfs or ossfs2: their options are both understood"),
     read("otherOpts", Field::OtherOpts, "options of ossfs, ossfs2 and ours: -o a -o b,c"),
-    read("authType", Field::AuthType, "empty, sts, rrsa or public"),
-    read("roleName", Field::RoleName, "the role, of RAM or of the machine"),
+    read(
+        "authType",
+        Field::AuthType,
+        "empty, sts, rrsa or public; csi-secret-store and agent-identity are refused",
+    ),
+    read("roleName", Field::RoleName, "the name of a role: of RAM with `authType: rrsa`, else the machine's"),
     read("ramRole", Field::RoleName, "as roleName"),
     read("roleArn", Field::RoleArn, "the role"),
     read("oidcProviderArn", Field::OidcProviderArn, "who vouches for tokens of the cluster"),
@@ -115,6 +124,7 @@ const ACK: &[Key] = &[
     refused("kmsKeyId", "the bucket's own encryption decides: leave it out"),
     refused("serviceAccountName", "write authenticationSource: pod for the pod's own service account"),
     refused("secretProviderClass", "name a Secret: nodePublishSecretRef"),
+    refused("secretRef", "name a Secret: nodePublishSecretRef"),
     refused("sandboxId", NO_SANDBOX),
     refused("credentialProviderName", NO_SANDBOX),
     refused("sandboxCredProviderName", NO_SANDBOX),

@@ -205,6 +205,74 @@ fn halves_of_pairs_are_refused() {
     assert_eq!(error, "Secret: it has akSecret and no akId");
 }
 
+/// What a user sees whose volume cannot be served says where to look and what to write.
+#[test]
+fn what_would_be_overlooked_is_refused() {
+    let check = |request: VolumeRequest, says: &str| {
+        let error = read(&request, &Cluster::default()).map(drop).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    check(
+        with_secret(&[("bucket", "b")], &[("accessKey", "x"), ("secretKey", "HIDDEN")]),
+        "Secret: it has accessKey, secretKey, and no keys under names that are known: write akId and akSecret",
+    );
+    let keys = [("akId", "x"), ("akSecret", "y")];
+    check(
+        with_secret(&[("source", "s3://b"), ("authenticationSource", "pod")], &keys),
+        "authenticationSource: pod contradicts the keys of the Secret",
+    );
+    check(
+        request(&[("bucket", "b"), ("authenticationSource", "pod"), ("authType", "sts")]),
+        "pod contradicts authType: sts",
+    );
+    check(request(&[("source", "s3://b"), ("authType", "rrsa")]), "authType: rrsa is of OSS");
+    check(
+        request(&[("bucket", "b"), ("authType", "rrsa"), ("roleName", "acs:ram::1:role/x")]),
+        "roleName: 'acs:ram::1:role/x' is an ARN",
+    );
+    check(
+        request(&[("bucket", "b"), ("authenticationSource", "pod")]),
+        "authenticationSource: the pod's service account names no role",
+    );
+    check(request(&[("bucket", "b"), ("secretRef", "x")]), "secretRef: name a Secret: nodePublishSecretRef");
+    check(request(&[("bucket", "b"), ("profile", "x")]), "profile: an engine has no profiles");
+    check(request(&[("bucket", "b"), ("allow-other", "false")]), "allow-other: a pod's user");
+    check(request(&[("bucket", "b"), ("memory", "1")]), "memory: 1");
+    check(
+        request(&[("bucket", "b"), ("csi.storage.k8s.io/node-publish-secret-name", "x")]),
+        "a PersistentVolume names nodePublishSecretRef",
+    );
+    for (options, says) in [
+        ("-o log_level=debug", "otherOpts: -o log_level: is of the driver, and not of a volume"),
+        ("-o passwd_file=/x", "otherOpts: -o passwd_file: keys come from a Secret"),
+        ("-o ram_role=x", "otherOpts: -o ram_role: write roleName among volumeAttributes"),
+        ("-o profile=x", "otherOpts: -o profile: an engine has no profiles"),
+    ] {
+        check(request(&[("bucket", "b"), ("otherOpts", options)]), says);
+    }
+    let mut wanted = request(&[("bucket", "b")]);
+    wanted.mount_options = vec!["frobnicate".to_owned()];
+    check(wanted, "mountOptions: -o frobnicate: is no option");
+    // An empty value is none.
+    read_of(&request(&[("bucket", "b"), ("direct", ""), ("parallel", ""), ("isolation", "Shared")]));
+}
+
+#[test]
+fn mountpoints_prefix_is_a_folder() {
+    let with = |attributes: &[(&str, &str)]| {
+        let mut wanted = request(attributes);
+        wanted.mount_options = vec!["prefix a/b/".to_owned(), "metadata-ttl indefinite".to_owned()];
+        read(&wanted, &Cluster::default())
+    };
+    let of_prefix = with(&[("bucketName", "models")]).unwrap();
+    assert_eq!(of_prefix.volume.source, "s3://models/a/b/");
+    assert_eq!(knob(&of_prefix, "attribute-lifetime"), Some("31536000s"));
+    let twice = with(&[("bucketName", "models"), ("path", "c")]).map(drop).unwrap_err().to_string();
+    assert!(twice.contains("path: 'c' contradicts mountOptions: prefix a/b/"), "{twice}");
+    let of_oss = with(&[("bucket", "b")]).map(drop).unwrap_err().to_string();
+    assert!(of_oss.contains("-o prefix: write path among volumeAttributes"), "{of_oss}");
+}
+
 #[test]
 fn every_row_of_the_tables_can_be_found() {
     let mut names: Vec<String> = table::names().map(str::to_ascii_lowercase).collect();

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flatout_ambient::Environment;
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};
 use sha2::{Digest, Sha256};
+use tonic::Code;
 
+use crate::link::Failure;
 use crate::volume::{Identity, Secrets, TokenOf, Volume};
 
 /// Keys that were granted a moment ago are not asked for again by each volume.
@@ -126,13 +128,13 @@ impl Drop for KeyFiles {
 /// The surroundings in which the keys of this volume are found.
 ///
 /// # Errors
-/// A file cannot be written.
+/// A file cannot be written, or nobody has given the token that the identity wants.
 pub fn surroundings(
     volume: &Volume,
     secrets: &Secrets,
     files: &KeyFiles,
     own: &Environment,
-) -> io::Result<Environment> {
+) -> Result<Environment, Failure> {
     let is_oss = volume.source.starts_with("oss://");
     let name = |name: &OsString| name.to_str().map(str::to_owned).unwrap_or_default();
     let mut found: Environment = own
@@ -151,14 +153,27 @@ pub fn surroundings(
         set("AWS_EC2_METADATA_DISABLED", "true");
         set("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true");
     }
-    let token = |audience: &str, of: TokenOf, variable: &str| match of {
+    let token = |audience: &str, of: TokenOf, (variable, value): (&str, &str)| match of {
         TokenOf::Workload => {
-            let token = secrets.tokens.get(audience).map(String::as_str).unwrap_or_default();
-            files.write(&format!("token.{audience}"), token).map(|path| path.display().to_string())
+            let token = secrets.tokens.get(audience).filter(|token| !token.is_empty()).ok_or_else(|| {
+                let why = format!(
+                    "authenticationSource: pod: kubelet has given no token of the pod for {audience}: \
+                     tokenRequests of the chart must name it"
+                );
+                Failure::new(Code::InvalidArgument, why)
+            })?;
+            let path = files.write(&format!("token.{audience}"), token).map_err(of_folder)?;
+            Ok(path.display().to_string())
         }
         TokenOf::Driver => {
             let own = own.get(&OsString::from(variable)).and_then(|value| value.to_str());
-            Ok(own.unwrap_or_default().to_owned())
+            own.filter(|path| !path.is_empty()).map(str::to_owned).ok_or_else(|| {
+                let why = format!(
+                    "the driver has no token of its own for this role: install it with {value}=true, or write \
+                     authenticationSource: pod for the role of the pod's service account"
+                );
+                Failure::new(Code::InvalidArgument, why)
+            })
         }
     };
     match &volume.identity {
@@ -196,7 +211,7 @@ pub fn surroundings(
             }
         }
         Identity::Rrsa { role, provider, session, then, token: of } => {
-            let file = token(AUDIENCE_ALIBABA, *of, "ALIBABA_CLOUD_OIDC_TOKEN_FILE")?;
+            let file = token(AUDIENCE_ALIBABA, *of, ("ALIBABA_CLOUD_OIDC_TOKEN_FILE", "alibaba.rrsa"))?;
             if let Some((region, is_internal)) = sts_of(volume) {
                 set("ALIBABA_CLOUD_STS_REGION", &region);
                 if is_internal {
@@ -231,11 +246,11 @@ pub fn surroundings(
                     },
                 ],
             });
-            let path = files.write("aliyun.json", &config.to_string())?;
+            let path = files.write("aliyun.json", &config.to_string()).map_err(of_folder)?;
             set("ALIBABA_CLOUD_CONFIG_FILE", &path.display().to_string());
         }
         Identity::Irsa { role, region, token: of } => {
-            let file = token(AUDIENCE_AWS, *of, "AWS_WEB_IDENTITY_TOKEN_FILE")?;
+            let file = token(AUDIENCE_AWS, *of, ("AWS_WEB_IDENTITY_TOKEN_FILE", "aws.irsa"))?;
             set("AWS_WEB_IDENTITY_TOKEN_FILE", &file);
             set("AWS_ROLE_ARN", role);
             set("AWS_ROLE_SESSION_NAME", "flatout-csi");
@@ -249,7 +264,7 @@ pub fn surroundings(
             }
         }
         Identity::EksPod => {
-            let file = token(AUDIENCE_EKS, TokenOf::Workload, "")?;
+            let file = token(AUDIENCE_EKS, TokenOf::Workload, ("", ""))?;
             let agent = own.get(&OsString::from("AWS_CONTAINER_CREDENTIALS_FULL_URI"));
             let agent = agent.and_then(|agent| agent.to_str()).unwrap_or(EKS_AGENT);
             set("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent);
@@ -257,6 +272,10 @@ pub fn surroundings(
         }
     }
     Ok(found)
+}
+
+pub fn of_folder(error: io::Error) -> Failure {
+    Failure::internal("the folder of keys", &error)
 }
 
 /// The region whose STS is asked for an OSS volume, and whether from within its network: as its settings say,

@@ -281,7 +281,17 @@ impl Engine {
 
     /// Of all volumes, each by the name of its volume.
     fn stats(&self) -> Vec<flatout_mounting::stats::MountStats> {
-        self.state().served.values().map(Served::stats).collect()
+        let state = self.state();
+        let handles = |id: &str| state.served.values().filter(|one| one.assignment.volume_id == id).count();
+        let of_one = |served: &Served| {
+            let mut stats = served.stats();
+            // Pods of other accounts or groups have mounts of their own.
+            if handles(&served.assignment.volume_id) > 1 {
+                stats.mount_point = format!("{}#{}", stats.mount_point, served.assignment.key);
+            }
+            stats
+        };
+        state.served.values().map(of_one).collect()
     }
 
     /// Nothing is unmounted, and no thread ends what it does.

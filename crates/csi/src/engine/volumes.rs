@@ -14,7 +14,7 @@ use flatout_settings::Settings;
 use flatout_tree::Tree;
 use tonic::Code;
 
-use super::keys::{self, Identities, KeyFiles, KeyFolder, SharedKeys, VolumeKeys};
+use super::keys::{self, Identities, KeyFiles, KeyFolder, SharedKeys, VolumeKeys, of_folder};
 use crate::Log;
 use crate::link::{Assignment, Failure, Health, NodeFolder};
 use crate::plan;
@@ -110,18 +110,13 @@ impl Clients {
         files: &Arc<KeyFiles>,
     ) -> Result<(flatout_ambient::Ambient, Arc<SharedKeys>), Failure> {
         let volume = &assignment.volume;
-        let surroundings =
-            keys::surroundings(volume, secrets, files, &self.environment).map_err(of_folder)?;
+        let surroundings = keys::surroundings(volume, secrets, files, &self.environment)?;
         let found = plan::gather(assignment, &surroundings)?;
         let is_oss = volume.source.starts_with("oss://");
         let provider = if is_oss { found.oss_credentials.clone() } else { found.aws_credentials.clone() };
         let shared = self.identities.shared(&keys::name_of(volume, secrets), provider, files);
         Ok((found, shared))
     }
-}
-
-fn of_folder(error: std::io::Error) -> Failure {
-    Failure::internal("the folder of keys", &error)
 }
 
 impl Serving {

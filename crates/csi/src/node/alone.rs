@@ -46,9 +46,11 @@ impl Plugin {
     /// It cannot be known now.
     pub(super) fn with_account(&self, request: &VolumeRequest) -> Result<VolumeRequest, Failure> {
         let mut request = request.clone();
-        let (Some((namespace, name)), Some(api)) =
-            (attributes::needs_account(&request), &self.options().kubernetes)
-        else {
+        let (Some((namespace, name)), Some(api), false) = (
+            attributes::needs_account(&request),
+            &self.options().kubernetes,
+            self.options().ignores_accounts,
+        ) else {
             return Ok(request);
         };
         let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}"))?;

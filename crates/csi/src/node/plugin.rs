@@ -18,7 +18,7 @@ use crate::Log;
 use crate::attributes::{self, Cluster, ReadVolume, VolumeRequest};
 use crate::link::{Answer, Assignment, Failure, NodeFolder, Question, ToEngine, new_number};
 use crate::plan;
-use crate::volume::Secrets;
+use crate::volume::{Identity, Secrets};
 
 /// How long an engine is waited for that is not there, or not there yet.
 pub(super) const ENGINE_WITHIN: Duration = Duration::from_secs(15);
@@ -44,6 +44,8 @@ pub struct NodeOptions {
     pub cluster: Cluster,
     /// Where Kubernetes lets this plugin call its API.
     pub kubernetes: Option<Kubernetes>,
+    /// A service account names no role for its pods.
+    pub ignores_accounts: bool,
     /// The DaemonSet that says how engines are run, where volumes may have one alone.
     pub engine_pods: Option<String>,
 }
@@ -369,6 +371,9 @@ impl Plugin {
             let Some(volume) = state.volumes.get_mut(key).filter(|volume| volume.secrets != secrets) else {
                 return;
             };
+            if volume.record.volume.identity == Identity::Secret && secrets.keys.is_none() {
+                return self.log.say("its keys are as before: its Secret has none any more");
+            }
             volume.secrets = secrets.clone();
             (volume.number, volume.engine)
         };

@@ -69,6 +69,13 @@ fn keys_are_changed_without_a_remount() {
     node.published(&with("AKIDSECOND", "STILLWRONG"));
     node.published(&with("AKIDSECOND", "ANOTHERSECRETKEY"));
     wait_until("the new keys are used", || fs::read(target.join("f")).is_ok_and(|read| read == b"second"));
+    // A Secret that has lost its keys, or has others' names for them, takes none away.
+    let base = || Wanted::of("s3://bucket", &url).with("attribute-lifetime", "0s");
+    node.published(&base());
+    node.published(&base().secret("accessKey", "AKIDSECOND").secret("secretKey", "ANOTHERSECRETKEY"));
+    wait_until("it is told", || node.log().contains("its Secret has none any more"));
+    assert!(node.log().contains("no keys under names that are known: write akId"), "{}", node.log());
+    assert_eq!(fs::read(target.join("f")).unwrap(), b"second");
     // An engine that goes on has them, too.
     let mut node = node;
     node.kill_engine();

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use tonic::Code;
 
 use super::kubernetes::Kubernetes;
 use super::service::{Service, ServiceReply, ServiceRequest};
@@ -141,5 +142,44 @@ fn volumes_of_one_role_outlive_the_first_of_them() {
     assert_eq!(fs::read(target.join("f")).unwrap(), b"content", "{}", node.log());
     assert!(sts.asked().len() > before);
     node.unpublished(&second);
+    node.is_clear();
+}
+
+/// Nothing is asked of the origin without keys where those of a role were wanted.
+#[test]
+fn a_role_without_a_token_is_refused() {
+    let origin = Buckets::locked(&[("bucket/f", b"content")]);
+    let node = Node::new();
+    let base = || anonymous(Wanted::of("s3://bucket", &origin.url()));
+    let of_driver = node.publish(&base().with("roleArn", "arn:aws:iam::1:role/reader")).unwrap_err();
+    assert_eq!(of_driver.code(), Code::InvalidArgument);
+    assert!(of_driver.message().contains("install it with aws.irsa=true"), "{of_driver:?}");
+    let of_pod = node.publish(&base().with("authenticationSource", "pod")).unwrap_err();
+    assert_eq!(of_pod.code(), Code::InvalidArgument);
+    assert!(of_pod.message().contains("no token of the pod for pods.eks.amazonaws.com"), "{of_pod:?}");
+    node.is_clear();
+}
+
+/// What the chart says by `node.readServiceAccounts=false`.
+#[test]
+fn an_annotation_counts_only_where_accounts_are_read() {
+    let (origin, sts) = (Buckets::locked(&[("bucket/f", b"content")]), sts());
+    let mut node = Node::stopped();
+    let cluster = Kubernetes::new(text(&node.path("shared/driver/engine")));
+    cluster.put(
+        "/api/v1/namespaces/default/serviceaccounts/default",
+        json!({"metadata": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/of-account"}}}),
+    );
+    node.environment = cluster.environment();
+    node.environment.push(("AWS_ENDPOINT_URL_STS".to_owned(), sts.url()));
+    let account = cluster.account().to_owned();
+    node.plugin_options =
+        vec!["--service-account".to_owned(), account, "--ignore-service-accounts".to_owned()];
+    node.start_plugin();
+    node.start_engine();
+    let base = anonymous(Wanted::of("s3://bucket", &origin.url())).with("authenticationSource", "pod");
+    let refused = node.publish(&tokens(base, "sts.amazonaws.com", "t0ken")).unwrap_err();
+    assert!(refused.message().contains("pods.eks.amazonaws.com"), "{refused:?}");
+    assert!(sts.asked().is_empty());
     node.is_clear();
 }
