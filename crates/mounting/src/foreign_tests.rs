@@ -74,7 +74,9 @@ fn units_are_read() {
     check(ValueUnit::Seconds, "1.0", Ok(&["1s"]));
     check(ValueUnit::Seconds, "2.80", Ok(&["2.8s"]));
     check(ValueUnit::Seconds, "1.x", Err("'1.x' is no number: write seconds"));
-    check(ValueUnit::Seconds, "minimal", Err("write seconds"));
+    check(ValueUnit::Seconds, "minimal", Ok(&["0.1s"]));
+    check(ValueUnit::Seconds, "indefinite", Ok(&["31536000s"]));
+    check(ValueUnit::Seconds, "soon", Err("write seconds"));
     check(ValueUnit::Switch, "", Ok(&["true"]));
     check(ValueUnit::Switch, "0", Ok(&["false"]));
     check(ValueUnit::Seconds, "-1", Err("'-1' is no number: write seconds"));
