@@ -42,6 +42,7 @@ pub use client::survey::{Handshake, Survey, Surveyed, Way};
 pub use client::uploads::{UnfinishedUpload, UnfinishedUploads};
 pub use disk::folder::Folder;
 pub use disk::temporary::{is_temporary_name, left_behind_as, sweep_folder};
+pub use flatout_policy::edit::{EditedPart, edited_parts};
 pub use flatout_policy::outage::Waited;
 pub use flatout_policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
 pub use flatout_policy::queue::Priority;

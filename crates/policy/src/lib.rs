@@ -6,6 +6,7 @@
 pub mod batch_order;
 pub mod budget;
 pub mod cooldown;
+pub mod edit;
 pub mod flight;
 pub mod hedge;
 pub mod latency;
@@ -14,6 +15,7 @@ pub mod outage;
 pub mod pace;
 pub mod plan;
 pub mod queue;
+pub mod ranges;
 pub mod rank;
 pub mod receive_size;
 pub mod retry;

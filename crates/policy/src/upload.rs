@@ -14,7 +14,7 @@ pub const OBJECT_MOST: u64 = PARTS_MOST * PART_MOST;
 
 const MIB: u64 = 1 << 20;
 /// A shorter object is sent by one request: for less, another connection hardly gets going.
-const SINGLE_UP_TO: u64 = 16 * MIB;
+pub const SINGLE_UP_TO: u64 = 16 * MIB;
 /// Parts of an object of up to [`LARGE`] bytes, and of a longer one. Ranges of one stored part share its disk
 /// at S3, about 10 Gbit/s (reference/cli.md §1.4), so more parts read better later; fewer cost fewer
 /// requests.

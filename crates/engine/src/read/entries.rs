@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use flatout_policy::ranges::RangeSet;
+
 use super::lane::LaneId;
-use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 
 /// Segments that do not overlap.
@@ -23,7 +24,7 @@ pub(super) struct Entry {
     pub(super) lane: Option<LaneId>,
     /// Reads that wait: how many of the segment's bytes each needs, and its number.
     pub(super) waits: Vec<(u64, u64)>,
-    pub(super) read: RangesRead,
+    pub(super) read: RangeSet,
 }
 
 impl Entries {

@@ -13,7 +13,6 @@ mod entries;
 mod lane;
 mod lanes;
 mod link;
-mod ranges_read;
 mod readers;
 mod segment;
 mod segment_map;

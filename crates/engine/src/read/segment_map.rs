@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use super::entries::{Entries, Entry};
 use super::lane::LaneId;
 use super::lanes::Lanes;
-use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use flatout_formats::{Hints, LayoutParser};
 use flatout_policy::latency::Came;
+use flatout_policy::ranges::RangeSet;
 
 /// What a read calls with its result.
 pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;
@@ -235,7 +235,7 @@ impl SegmentMap {
         if let Some(lane) = lane.and_then(|lane| self.lanes.get(lane)) {
             lane.on_asked(&range);
         }
-        let (waits, read) = (Vec::new(), RangesRead::default());
+        let (waits, read) = (Vec::new(), RangeSet::default());
         debug_assert!(self.entries.overlapping(&range).next().is_none(), "segments do not overlap");
         self.entries.by_start.insert(range.start, Entry { segment, is_ahead, lane, waits, read });
     }

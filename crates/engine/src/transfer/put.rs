@@ -1,11 +1,14 @@
 //! What is asked of a client: an object to be made, and where its bytes come from.
 
+use std::sync::Arc;
+
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::base::version::Object;
 use crate::sink::end::OnEnd;
 use crate::source::Source;
+use flatout_policy::edit::EditedPart;
 use flatout_policy::queue::Priority;
 
 /// A put: the object to make, and where its bytes come from.
@@ -20,7 +23,14 @@ pub struct Put {
     pub(crate) priority: Priority,
     pub(crate) on_end: Option<OnEnd>,
     pub(crate) continues: Option<Object>,
+    pub(crate) edits: Option<Edits>,
     pub(crate) on_begun: Option<OnBegun>,
+}
+
+/// What an object is made of that differs from another in some ranges.
+pub(crate) struct Edits {
+    pub(crate) object: Object,
+    pub(crate) parts: Arc<[EditedPart]>,
 }
 
 /// Hears the id of an upload in parts.
@@ -38,6 +48,7 @@ impl Put {
             priority: Priority::default(),
             on_end: None,
             continues: None,
+            edits: None,
             on_begun: None,
         }
     }
@@ -50,6 +61,20 @@ impl Put {
     #[must_use]
     pub fn continuing(mut self, object: Object) -> Put {
         self.continues = Some(object);
+        self
+    }
+
+    /// The new object is `object` with some ranges changed: `parts` says which of it the origin copies, and
+    /// which are sent ([`edited_parts`]). The upload fails with [`crate::ErrorKind::Changed`] where another
+    /// version is there.
+    ///
+    /// `object` is of the same service, and has an ETag. The source is a file that is as long as the new
+    /// object, and has the bytes of the parts that are not copied.
+    ///
+    /// [`edited_parts`]: flatout_policy::edit::edited_parts
+    #[must_use]
+    pub fn editing(mut self, object: Object, parts: Vec<EditedPart>) -> Put {
+        self.edits = Some(Edits { object, parts: parts.into() });
         self
     }
 

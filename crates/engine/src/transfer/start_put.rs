@@ -11,7 +11,7 @@ use crate::shard::shared::Shared;
 use crate::source::Source;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
-use crate::transfer::put::Put;
+use crate::transfer::put::{Edits, Put};
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::upload::{PART_LEAST, Upload};
 use crate::transfer::upload_workers::{run_upload, work_source};
@@ -51,6 +51,9 @@ impl Put {
         if let Some(object) = &self.continues {
             self.check_continued(object)?;
         }
+        if let Some(edits) = &self.edits {
+            self.check_edited(edits)?;
+        }
         match Dialect::of(&self.location) {
             Dialect::Oss if !self.condition.is_kept_by_oss() => {
                 let cause = "OSS cannot write on the condition that an object has a certain ETag";
@@ -69,6 +72,19 @@ impl Put {
             _ => "only a stream continues an object",
         };
         let cause = format!("{} cannot be continued: {wrong}", object.location);
+        Err(Error::new(ErrorKind::Usage, cause))
+    }
+
+    fn check_edited(&self, edits: &Edits) -> Result<(), Error> {
+        let wrong = match &self.source {
+            _ if Dialect::of(&edits.object.location) != Dialect::of(&self.location) => {
+                "it is of another service"
+            }
+            _ if edits.object.etag.is_none() => "it has no ETag that names one version of it",
+            Source::File(_) => return Ok(()),
+            _ => "only a file edits an object",
+        };
+        let cause = format!("{} cannot be edited: {wrong}", edits.object.location);
         Err(Error::new(ErrorKind::Usage, cause))
     }
 }

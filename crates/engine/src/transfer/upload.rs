@@ -24,9 +24,10 @@ use crate::base::version::Object;
 use crate::disk::upload_journal::{SentPart, UploadJournal};
 use crate::sink::end::End;
 use crate::source::OpenSource;
-use crate::transfer::put::{OnBegun, Put};
+use crate::transfer::put::{Edits, OnBegun, Put};
 use crate::transfer::resources::{Resources, TransferOptions};
 use crate::transfer::{ActiveTransfer, Running};
+use flatout_policy::edit::EditedPart;
 use flatout_policy::queue::Priority;
 use flatout_policy::upload::{OBJECT_MOST, PARTS_MOST};
 
@@ -48,6 +49,8 @@ pub(crate) struct Upload {
     pub(crate) source: OpenSource,
     /// What the object begins with, before the bytes of a stream.
     pub(crate) continues: Option<Object>,
+    /// What it is made of, where it is an older one with changes.
+    pub(crate) edits: Option<Edits>,
     on_begun: Mutex<Option<OnBegun>>,
     pub(crate) verify: bool,
     /// Set where the object is sent in parts.
@@ -85,14 +88,51 @@ pub(crate) struct PartsUpload {
     pub(crate) begun_s: u64,
     /// The origin refuses to make the object of these parts: nothing goes on from them.
     pub(crate) is_refused: AtomicBool,
-    /// How long each part but the last is, and how long all are; nothing of a stream.
-    sizes: Option<(u64, u64)>,
+    cut: Cut,
     /// Numbers of the parts that are to be sent, and how many of these have been taken.
     missing: Vec<u32>,
     next: AtomicUsize,
     done: Mutex<Vec<SentPart>>,
     /// A part has been accepted.
     pub(crate) accepted: Notify,
+}
+
+/// How an upload is cut into parts.
+#[derive(Clone)]
+pub(crate) enum Cut {
+    /// As a stream comes.
+    Stream,
+    /// Each but the last is as long, and all are as long together.
+    Even { part_bytes: u64, bytes: u64 },
+    /// As they are named. Those that are copied are not sent.
+    Edited(Arc<[EditedPart]>),
+}
+
+impl Cut {
+    /// How many parts there are; none of a stream.
+    fn count(&self) -> u64 {
+        match self {
+            Cut::Stream => 0,
+            Cut::Even { part_bytes, bytes } => bytes.div_ceil(*part_bytes),
+            Cut::Edited(parts) => parts.len() as u64,
+        }
+    }
+
+    /// Of a part, by its number from 1.
+    fn range(&self, number: u32) -> Option<Range<u64>> {
+        match self {
+            Cut::Stream => None,
+            Cut::Even { part_bytes, bytes } => {
+                let start = u64::from(number - 1) * part_bytes;
+                Some(start..(start + part_bytes).min(*bytes))
+            }
+            Cut::Edited(parts) => parts.get(number as usize - 1).map(|part| part.range.clone()),
+        }
+    }
+
+    fn is_copied(&self, number: u32) -> bool {
+        matches!(self, Cut::Edited(parts) if parts.get(number as usize - 1).is_some_and(|part| part.is_copied))
+    }
 }
 
 /// All parts of an upload.
@@ -110,18 +150,17 @@ impl PartsUpload {
     pub(crate) fn new(
         upload_id: String,
         (form, begun_s): (Option<ChecksumForm>, u64),
-        sizes: Option<(u64, u64)>,
+        cut: Cut,
         kept: Vec<SentPart>,
     ) -> PartsUpload {
-        let count = sizes.map_or(0, |(part_bytes, bytes)| bytes.div_ceil(part_bytes)) as u32;
-        let mut missing: Vec<u32> = (1..=count).collect();
-        missing.retain(|number| kept.iter().all(|part| part.number != *number));
+        let mut missing: Vec<u32> = (1..=cut.count() as u32).collect();
+        missing.retain(|number| !cut.is_copied(*number) && kept.iter().all(|part| part.number != *number));
         PartsUpload {
             upload_id: upload_id.into(),
             form,
             begun_s,
             is_refused: AtomicBool::new(false),
-            sizes,
+            cut,
             missing,
             next: AtomicUsize::new(0),
             done: Mutex::new(kept),
@@ -131,7 +170,7 @@ impl PartsUpload {
 
     /// How many parts there are; none of a stream.
     pub(crate) fn count(&self) -> u64 {
-        self.sizes.map_or(0, |(part_bytes, bytes)| bytes.div_ceil(part_bytes))
+        self.cut.count()
     }
 
     /// Parts that no worker has taken.
@@ -141,10 +180,8 @@ impl PartsUpload {
 
     /// The next part: its number from 1, and its range of the object.
     pub(crate) fn take(&self) -> Option<(u32, Range<u64>)> {
-        let (part_bytes, bytes) = self.sizes?;
         let number = *self.missing.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let start = u64::from(number - 1) * part_bytes;
-        Some((number, start..(start + part_bytes).min(bytes)))
+        Some((number, self.cut.range(number)?))
     }
 
     /// The origin has accepted a part.
@@ -220,6 +257,7 @@ impl Upload {
             stored_as: Arc::new(StoredAs { options: put.options, condition: put.condition }),
             source,
             continues: put.continues,
+            edits: put.edits,
             on_begun: Mutex::new(put.on_begun),
             verify,
             parts: OnceLock::new(),

@@ -16,7 +16,7 @@ use crate::shard::Shard;
 use crate::shard::call::call_whole;
 use crate::source::OpenSource;
 use crate::transfer::guard::TransferGuard;
-use crate::transfer::upload::{PartsUpload, Upload};
+use crate::transfer::upload::{Cut, PartsUpload, Upload};
 use crate::transfer::upload_workers::{ABORT_WITHIN, is_stored, nonsensical};
 use flatout_policy::retry::Fault;
 
@@ -72,8 +72,8 @@ pub(super) async fn go_on<'a>(
     kept.sort_by_key(|part| part.number);
     kept.dedup_by_key(|part| part.number);
     let kept_bytes = kept.iter().map(|part| part.bytes).sum();
-    let sizes = Some((begun.part_bytes, bytes));
-    let parts = PartsUpload::new(begun.upload_id, (begun.form, begun.begun_s), sizes, kept);
+    let cut = Cut::Even { part_bytes: begun.part_bytes, bytes };
+    let parts = PartsUpload::new(begun.upload_id, (begun.form, begun.begun_s), cut, kept);
     let is_forgotten = listed.is_none();
     if is_forgotten && !(parts.left() == 0 && was_completed(shard, hold, &parts).await?) {
         let _ = hold.resume_note.set(FORGOTTEN);
@@ -154,10 +154,10 @@ impl Upload {
         shard: &Shard,
         upload_id: &str,
         (form, begun_s): (Option<ChecksumForm>, u64),
-        sizes: Option<(u64, u64)>,
+        cut: &Cut,
     ) {
-        let (Some(journal), Some(identity), Some((part_bytes, _))) =
-            (self.journal.get(), self.identity(shard), sizes)
+        let (Some(journal), Some(identity), &Cut::Even { part_bytes, .. }) =
+            (self.journal.get(), self.identity(shard), cut)
         else {
             return;
         };

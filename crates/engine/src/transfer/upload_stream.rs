@@ -1,6 +1,8 @@
 //! The upload of a stream: each room that its writer fills is a part, and none is known to be the last. It
-//! may continue an object, which the origin then copies into the first parts.
+//! may continue an object, which the origin then copies into the first parts. And that of an object of which
+//! ranges have changed: the origin copies the others.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,10 @@ use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
 use crate::transfer::copied_parts::{IN_FLIGHT as COPIES_IN_FLIGHT, PartsInFlight};
 use crate::transfer::guard::TransferGuard;
-use crate::transfer::upload::{PART_LEAST, PartsUpload, Upload};
+use crate::transfer::put::Edits;
+use crate::transfer::upload::{Cut, PART_LEAST, PartsUpload, Upload};
 use crate::transfer::upload_checksum::{ChecksumPlan, hashed};
-use crate::transfer::upload_workers::{begin, complete, nonsensical, put, send_part, wait_for_parts};
+use crate::transfer::upload_workers::{begin, complete, nonsensical, put, send_part, wait_for_parts, work};
 use crate::transfer::workers::run_until_stopped;
 use flatout_policy::upload::{PARTS_MOST, stream_part_bytes};
 
@@ -68,7 +71,7 @@ pub(super) async fn lead_stream(
     let (mut given, mut taken, mut first) = (0_u64, 0_u64, None);
     let (mut parts, mut copied) = (None, 0);
     if let Some(object) = &hold.continues {
-        let begun = begin(shard, hold, None).await?;
+        let begun = begin(shard, hold, Cut::Stream).await?;
         copied = copy_prefix(shard, hold, begun, object).await?;
         parts = Some(begun);
     }
@@ -111,7 +114,7 @@ pub(super) async fn lead_stream(
                 if given > taken && !shard.shared.pool.is_short() {
                     continue;
                 }
-                let begun = begin(shard, hold, None).await?;
+                let begun = begin(shard, hold, Cut::Stream).await?;
                 if let Some(room) = first.take() {
                     start_part(hold, 1, room).await;
                 }
@@ -137,7 +140,7 @@ pub(super) async fn lead_stream(
             continue;
         }
         if let Some(first) = first.take() {
-            parts = Some(begin(shard, hold, None).await?);
+            parts = Some(begin(shard, hold, Cut::Stream).await?);
             start_part(hold, 1, first).await;
         }
         let number = u32::try_from(copied + taken).ok().filter(|number| u64::from(*number) <= STREAM_PARTS);
@@ -151,6 +154,22 @@ pub(super) async fn lead_stream(
             complete(shard, hold, parts).await
         }
     }
+}
+
+/// Makes an object of ranges that the origin copies from an older one, and of others that are sent.
+pub(super) async fn lead_edited(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    edits: &Edits,
+) -> Result<(), Error> {
+    let parts = begin(shard, hold, Cut::Edited(edits.parts.clone())).await?;
+    hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
+    let copied = (1..).zip(&*edits.parts).filter(|(_, part)| part.is_copied);
+    let copied = copied.map(|(number, part)| (part.range.clone(), number));
+    let copies = copy_ranges(shard, hold, parts, &edits.object, copied);
+    tokio::try_join!(copies, work(shard, hold.running(), hold.transfer.working(), None))?;
+    wait_for_parts(parts, parts.count()).await;
+    complete(shard, hold, parts).await
 }
 
 /// Waits until all memory of the client's transfers has been with writers as long as an outage may last, and
@@ -184,11 +203,23 @@ async fn copy_prefix(
     parts: &PartsUpload,
     object: &Object,
 ) -> Result<u64, Error> {
-    let target = Target::from(object.location.clone());
-    let source = Arc::new(CopyFrom { target, etag: object.etag.clone() });
     let count = object.size.div_ceil(COPIED_PART.max(object.size.div_ceil(COPIED_PARTS_MOST)));
     // Of one length: the last is followed by others, and must not be shorter than parts may be.
-    let mut ranges = (0..count).map(|at| object.size * at / count..object.size * (at + 1) / count).zip(1..);
+    let ranges = (0..count).map(|at| object.size * at / count..object.size * (at + 1) / count).zip(1..);
+    copy_ranges(shard, hold, parts, object, ranges).await?;
+    Ok(count)
+}
+
+/// Has the origin copy ranges of an object into the parts of these numbers.
+pub(super) async fn copy_ranges(
+    shard: &Rc<Shard>,
+    hold: &TransferGuard<Upload>,
+    parts: &PartsUpload,
+    object: &Object,
+    mut ranges: impl Iterator<Item = (Range<u64>, u32)>,
+) -> Result<(), Error> {
+    let target = Target::from(object.location.clone());
+    let source = Arc::new(CopyFrom { target, etag: object.etag.clone() });
     let mut in_flight = PartsInFlight(JoinSet::new());
     loop {
         while in_flight.0.len() < COPIES_IN_FLIGHT
@@ -208,7 +239,7 @@ async fn copy_prefix(
                     .map_err(|nonsense| nonsensical("copied part", &nonsense))
             });
         }
-        let Some(ended) = in_flight.0.join_next().await else { return Ok(count) };
+        let Some(ended) = in_flight.0.join_next().await else { return Ok(()) };
         let lost = |_| Error::new(ErrorKind::Internal, "a part of the copy was lost");
         let (number, copied, bytes) = ended.map_err(lost)??;
         let form = parts.form.and_then(ChecksumForm::crc);
@@ -219,7 +250,7 @@ async fn copy_prefix(
 }
 
 fn replaced_meanwhile() -> Error {
-    let cause = "the object was replaced by another client: nothing was added to it";
+    let cause = "the object was replaced by another client: it stays as it is";
     Error::new(ErrorKind::Changed, cause).with_hint("open it again to go on from the new version")
 }
 

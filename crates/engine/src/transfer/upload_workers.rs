@@ -35,10 +35,10 @@ use crate::source::body::OutgoingBody;
 use crate::source::cursor::SendingChecksum;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::InFlight;
-use crate::transfer::upload::{PART_LEAST, Parts, PartsUpload, Stored, Upload};
+use crate::transfer::upload::{Cut, PART_LEAST, Parts, PartsUpload, Stored, Upload};
 use crate::transfer::upload_checksum::{ChecksumPlan, NOT_STATED, compared, hashed, hashed_aside};
 use crate::transfer::upload_resume::go_on;
-use crate::transfer::upload_stream::lead_stream;
+use crate::transfer::upload_stream::{lead_edited, lead_stream};
 use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
 use crate::transfer::{Running, Working};
 use flatout_policy::queue::Priority;
@@ -102,6 +102,9 @@ async fn lead(shard: &Rc<Shard>, hold: &TransferGuard<Upload>) -> Result<(), Err
     let upload: &Upload = hold;
     if let OpenSource::Stream(ring) = &upload.source {
         return lead_stream(shard, hold, ring).await;
+    }
+    if let Some(edits) = &upload.edits {
+        return lead_edited(shard, hold, edits).await;
     }
     let bytes = upload.source.bytes().unwrap_or(0);
     match part_bytes(PART_LEAST, bytes, shard.shared.settings.part_bytes) {
@@ -179,7 +182,7 @@ async fn lead_parts(
     let parts = match go_on(shard, hold, bytes).await? {
         Some(parts) => parts,
         None if hold.is_stored() => return Ok(()),
-        None => begin(shard, hold, Some((part_bytes, bytes))).await?,
+        None => begin(shard, hold, Cut::Even { part_bytes, bytes }).await?,
     };
     hold.transfer.gate.open(hold.transfer.slots.transfer(), hold.wants_workers());
     work(shard, hold.running(), hold.transfer.working(), None).await?;
@@ -192,15 +195,15 @@ async fn lead_parts(
 pub(super) async fn begin<'a>(
     shard: &Rc<Shard>,
     hold: &'a TransferGuard<Upload>,
-    sizes: Option<(u64, u64)>,
+    cut: Cut,
 ) -> Result<&'a PartsUpload, Error> {
     let (owner, on) = (hold.clone(), shard.clone());
     let begun = tokio::task::spawn_local(async move {
         let begin = async {
             let (upload_id, known) = create(&on, &owner).await?;
-            owner.note_begun(&on, &upload_id, known, sizes);
+            owner.note_begun(&on, &upload_id, known, &cut);
             owner.on_begun(&upload_id);
-            let fresh = owner.parts.set(PartsUpload::new(upload_id, known, sizes, Vec::new())).is_ok();
+            let fresh = owner.parts.set(PartsUpload::new(upload_id, known, cut, Vec::new())).is_ok();
             assert!(fresh, "an upload begins once");
             if owner.transfer.is_stopped() {
                 abort(&on, &owner).await;
@@ -234,7 +237,7 @@ async fn create(shard: &Rc<Shard>, upload: &Upload) -> Result<(String, (Option<C
 }
 
 /// Sends part after part, as long as the slot stays with this worker or no other is left to go on.
-async fn work(
+pub(super) async fn work(
     shard: &Rc<Shard>,
     upload: &Arc<Upload>,
     mut working: Working<'_>,

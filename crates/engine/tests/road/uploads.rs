@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use flatout_engine::credentials::Fixed;
 use flatout_engine::{
-    Client, Config, Error, ErrorKind, Object, Put, Report, Source, Verified, upload_stream,
+    Client, Config, Error, ErrorKind, Object, Put, Report, Source, Verified, edited_parts, upload_stream,
 };
 use flatout_server::{Options, Origin, Store};
 use flatout_wire::checksum::Algorithm;
@@ -217,6 +217,66 @@ fn an_object_that_was_replaced_is_not_continued() {
         let _ = uploader.write(b"more");
         uploader.finish();
         let error = transfer.wait().expect_err("it is another version");
+        assert_eq!((error.kind(), error.doing()), (ErrorKind::Changed, "upload"), "{error}");
+        assert_eq!(read(&client, &location, 17), b"of another client");
+        assert_eq!(buckets.parts_left(), 0, "{location}");
+    }
+}
+
+/// What has not changed is copied by the origin: the file need not have it.
+#[test]
+fn an_object_is_edited() {
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = buckets.client();
+        let mut all = content(36 << 20);
+        let first = Put::new(location.clone(), Source::Memory(Arc::new(all.clone())));
+        client.put(first).expect("it begins").wait().expect("it ends well");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("edited");
+        for (bytes, changed) in [
+            (all.len(), vec![10..11, 18 << 20..(18 << 20) + 4096]),
+            (all.len() + 5, std::iter::once(all.len()..all.len() + 5).collect()),
+            (all.len() - 7, std::iter::once(0..4096).collect()),
+        ] {
+            let object = version(&client, &location);
+            all.resize(bytes, 0);
+            changed.iter().for_each(|range| all[range.clone()].iter_mut().for_each(|byte| *byte ^= 0x55));
+            let ranges: Vec<_> = changed.iter().map(|range| range.start as u64..range.end as u64).collect();
+            let parts = edited_parts(PART as u64, bytes as u64, object.size, &ranges).expect("some is kept");
+            let mut edited = vec![0xEE; bytes];
+            for part in parts.iter().filter(|part| !part.is_copied) {
+                let range = part.range.start as usize..part.range.end as usize;
+                edited[range.clone()].copy_from_slice(&all[range]);
+            }
+            std::fs::write(&path, edited).expect("a file");
+            let put = Put::new(location.clone(), Source::File(path.clone())).editing(object, parts);
+            let report = client.put(put).expect("it begins").wait().expect("it ends well");
+            assert_eq!(report.bytes, bytes as u64, "{location}");
+            assert!(read(&client, &location, bytes) == all, "{location} {bytes}");
+        }
+        assert_eq!(buckets.parts_left(), 0, "{location}");
+    }
+}
+
+#[test]
+fn an_object_that_was_replaced_is_not_edited() {
+    for location in locations() {
+        let buckets = Buckets::new();
+        let client = buckets.client();
+        let put = |content: Vec<u8>| {
+            let put = Put::new(location.clone(), Source::Memory(Arc::new(content)));
+            client.put(put).expect("it begins").wait().expect("it ends well")
+        };
+        put(content(20 << 20));
+        let object = version(&client, &location);
+        put(b"of another client".to_vec());
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(object.size).expect("room");
+        let parts = edited_parts(PART as u64, object.size, object.size, std::slice::from_ref(&(0..1)))
+            .expect("some is kept");
+        let put = Put::new(location.clone(), Source::File(file.path().to_owned())).editing(object, parts);
+        let error = client.put(put).expect("it begins").wait().expect_err("it is another version");
         assert_eq!((error.kind(), error.doing()), (ErrorKind::Changed, "upload"), "{error}");
         assert_eq!(read(&client, &location, 17), b"of another client");
         assert_eq!(buckets.parts_left(), 0, "{location}");
