@@ -274,6 +274,15 @@ knobs! {
             "Rename a folder of up to so many objects, each of which is copied and deleted; mv(1) moves a larger \
              one file by file";
 
+        /// A folder of a local disk.
+        staging: Option<String> = "staging", Text, "",
+            "A folder of a local disk, by which files can be written in any order: what was changed is kept in \
+             it until the bucket has it";
+
+        /// `None` is the disk's own limit.
+        staging_bytes: Option<u64> = "staging-size", Size { min: 1 << 20, max: 1 << 50 }, "unlimited",
+            "What all files together may take in the --staging folder; a write beyond it fails with ENOSPC";
+
         /// `refuse` or `ignore`.
         attributes: String = "attributes", Choice(&["refuse", "ignore"]), "refuse",
             "What becomes of modes, owners and times that programs set, which no object has: refuse says so, \

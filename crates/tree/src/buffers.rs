@@ -1,11 +1,12 @@
 //! What all writers share: the memory of files that are kept whole until they are closed, counted together
-//! towards the client's limit, and who hears of uploads.
+//! towards the client's limit, who hears of uploads, and where files are staged.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{Error, ErrorKind, setting, text};
 
 use crate::fs_error::FsError;
+use crate::staging::StagingFolder;
 use crate::store::{MemoryAccount, UploadNotes};
 
 pub(crate) struct Buffers<A> {
@@ -13,6 +14,8 @@ pub(crate) struct Buffers<A> {
     most: u64,
     /// Hears of uploads.
     pub(crate) notes: Option<Arc<dyn UploadNotes>>,
+    /// Where files are that are written in any order.
+    pub(crate) staging: Option<Arc<StagingFolder>>,
 }
 
 struct State<A> {
@@ -29,8 +32,13 @@ pub(crate) struct BufferedBytes<A: MemoryAccount> {
 
 impl<A: MemoryAccount> Buffers<A> {
     /// At most `most` bytes of all files together.
-    pub(crate) fn new(account: A, most: u64, notes: Option<Arc<dyn UploadNotes>>) -> Arc<Buffers<A>> {
-        Arc::new(Buffers { state: Mutex::new(State { account, bytes: 0 }), most, notes })
+    pub(crate) fn new(
+        account: A,
+        most: u64,
+        notes: Option<Arc<dyn UploadNotes>>,
+        staging: Option<Arc<StagingFolder>>,
+    ) -> Arc<Buffers<A>> {
+        Arc::new(Buffers { state: Mutex::new(State { account, bytes: 0 }), most, notes, staging })
     }
 
     pub(crate) fn empty(self: &Arc<Buffers<A>>) -> BufferedBytes<A> {

@@ -15,6 +15,7 @@ use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
 use crate::store::ObjectStore;
+use crate::write_errors::cannot_cut;
 use crate::writers::Writers;
 
 /// Entries of a page that tells whether a folder is empty: its marker, and one more.
@@ -471,12 +472,10 @@ impl<S: ObjectStore> Changes<S> {
             return Err(FsError::of(libc::EISDIR));
         }
         if size != 0 {
-            let cause =
-                format!("its {from} bytes cannot be made {size}: a file is cut to nothing, or replaced");
-            let error = Error::new(ErrorKind::Unsupported, cause)
-                .during("truncate", &location)
-                .with_hint("write it anew; lengths of other kinds need staging, which is not there yet");
-            return Err(error.into());
+            return match self.names.config.staging {
+                Some(_) => self.writers.set_len(node, size),
+                None => Err(cannot_cut(&location, from, size)),
+            };
         }
         if let Some(writer) = self.writers.of(node) {
             self.writers.clear(node, &writer);

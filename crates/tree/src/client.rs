@@ -1,10 +1,11 @@
 //! The engine's client as a store.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use flatout_engine::{
-    AppendPosition, Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader,
-    Report, ServerCopy, Source, StreamUploader, Transfer, UploadEnded, Version, upload_stream,
+    AppendPosition, Bucket, Client, Dialect, EditedPart, Entry, Error, Listing, MemoryCharge, Object, Put,
+    Reader, Report, ServerCopy, Source, StreamUploader, Transfer, UploadEnded, Version, upload_stream,
 };
 use flatout_wire::checksum::Coverage;
 use flatout_wire::head::quoted;
@@ -58,6 +59,28 @@ impl ObjectStore for Client {
             put = put.on_begun(move |upload_id| noted.begun(&object, upload_id));
         }
         Ok(ClientUpload { uploader, transfer: Client::put(self, put)?, noted })
+    }
+
+    fn put_file(
+        &self,
+        to: &Location,
+        path: &Path,
+        edits: Option<(Object, Vec<EditedPart>)>,
+        condition: Condition,
+        notes: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Stored, Error> {
+        let mut put = Put::new(to.clone(), Source::File(path.to_owned())).on_condition(condition);
+        if let Some((object, parts)) = edits {
+            put = put.editing(object, parts);
+        }
+        let noted = notes.map(NotedUpload::new);
+        if let Some(noted) = noted.clone() {
+            let object = to.clone();
+            put = put.on_begun(move |upload_id| noted.begun(&object, upload_id));
+        }
+        let report = Client::put(self, put)?.wait()?;
+        noted.iter().for_each(NotedUpload::ended);
+        Ok(stored(&report))
     }
 
     fn append(

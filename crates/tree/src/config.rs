@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::folder_rename::RenameJournal;
+use crate::staging::StagingFolder;
 use crate::store::UploadNotes;
 
 #[derive(Clone, Debug)]
@@ -34,6 +35,9 @@ pub struct Config {
     pub buffers_bytes: u64,
     /// Hears of uploads in parts.
     pub upload_notes: Option<Arc<dyn UploadNotes>>,
+    /// Where files are kept that are written in any order. Without it they are written from their start to
+    /// their end.
+    pub staging: Option<Arc<StagingFolder>>,
 }
 
 impl Default for Config {
@@ -54,6 +58,7 @@ impl Default for Config {
             rename_journal: None,
             buffers_bytes: 64 << 20,
             upload_notes: None,
+            staging: None,
         }
     }
 }

@@ -45,6 +45,19 @@ impl TreeRoot {
         }
     }
 
+    /// The path of an object below the root; `None` for one that is not there.
+    pub(crate) fn names_of(&self, object: &Location) -> Option<Vec<String>> {
+        let (key, bucket) = match self.location() {
+            FolderLocation::Prefix(top) => {
+                let is_in_bucket = top.scheme() == object.scheme() && top.bucket() == object.bucket();
+                (object.key().strip_prefix(top.key()).filter(|_| is_in_bucket)?, None)
+            }
+            FolderLocation::Buckets(_) => (object.key(), object.bucket()),
+        };
+        let names: Vec<String> = bucket.into_iter().chain(key.split('/')).map(str::to_owned).collect();
+        names.iter().all(|name| !name.is_empty()).then_some(names)
+    }
+
     /// The folder with this path below the root.
     pub(crate) fn below(&self, names: &[&str]) -> Result<FolderLocation, FsError> {
         let (top, names) = match (self.location(), names) {

@@ -26,6 +26,7 @@ mod open_folders;
 mod page;
 mod series;
 mod single_flight;
+mod staging;
 mod stats;
 #[doc(hidden)]
 pub mod store;
@@ -47,6 +48,7 @@ pub use folder_rename::{
 };
 pub use fs_error::{FsError, errno_of};
 pub use kept::SharedTable;
+pub use staging::{StagingFolder, Tell};
 pub use stats::{Hidden, TreeStats};
 pub use store::UploadNotes;
 pub use tree::{Tree, TreeOf};

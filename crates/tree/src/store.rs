@@ -2,9 +2,10 @@
 //! deleted, an account of memory and a clock. The engine's `Client` is one; the tests have another in memory,
 //! whose clock they set.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use flatout_engine::{AppendPosition, Bucket, Dialect, Entry, Error, Object, UploadEnded};
+use flatout_engine::{AppendPosition, Bucket, Dialect, EditedPart, Entry, Error, Object, UploadEnded};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
@@ -47,6 +48,21 @@ pub trait ObjectStore: Send + Sync + 'static {
         continues: Option<Object>,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Self::Upload, Error>;
+
+    /// Makes an object of a file, or of another version and what a file has of it: the parts that are not
+    /// copied. The file must not change meanwhile. `notes` hears of its upload in parts.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's; `Changed` where the condition does not hold, or that version
+    /// is not there any more.
+    fn put_file(
+        &self,
+        to: &Location,
+        path: &Path,
+        edits: Option<(Object, Vec<EditedPart>)>,
+        condition: Condition,
+        notes: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Stored, Error>;
 
     /// Appends to an object of OSS that was made by appends; what it is then, and where the next bytes go.
     ///

@@ -1,5 +1,7 @@
 //! The tree: its operations, each answered from the namespace or by the parts that ask the origin.
 
+mod staged;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +27,7 @@ use crate::open_files::{OpenFile, OpenFiles};
 use crate::open_folders::{OpenFolder, OpenFolders};
 use crate::stats::TreeStats;
 use crate::store::{ObjectStore, VersionReader};
-use crate::writers::Writers;
+use crate::writers::{Wake, Writers, keep_trying};
 
 /// The objects of a client's origin as a tree of files.
 pub type Tree = TreeOf<Client>;
@@ -39,6 +41,7 @@ pub struct TreeOf<S: ObjectStore> {
     changes: Changes<S>,
     folders: OpenFolders<S>,
     ahead: Arc<ListAhead<S>>,
+    _staged: Option<Wake>,
     left: Mutex<LeftHandles>,
 }
 
@@ -66,7 +69,7 @@ impl<S: ObjectStore> TreeOf<S> {
             return Err(listing.take_failure().unwrap_or_else(unlisted));
         }
         names.table().set_listing(ROOT, listing);
-        Ok(TreeOf::of(names))
+        Ok(TreeOf::of(names).with_left())
     }
 
     /// What the kernel knows of the tree is kept there for another process. To be called before the kernel
@@ -91,7 +94,7 @@ impl<S: ObjectStore> TreeOf<S> {
         tree.take_over_handles(&state);
         tree.names.table().rest_all(&state, now_ms);
         tree.names.settle(&mut tree.names.table());
-        Some(tree)
+        Some(tree.with_left())
     }
 
     fn of(names: Arc<Namespace<S>>) -> TreeOf<S> {
@@ -101,6 +104,7 @@ impl<S: ObjectStore> TreeOf<S> {
         let writers = Arc::new(Writers::new(names.clone(), files.clone()));
         TreeOf {
             changes: Changes { names: names.clone(), lookups: lookups.clone(), writers: writers.clone() },
+            _staged: keep_trying(&writers),
             lookups,
             files,
             writers,

@@ -1,6 +1,6 @@
 //! Why a file cannot be written or published, as its writer hears of it.
 
-use flatout_engine::{Error, ErrorKind};
+use flatout_engine::{Error, ErrorKind, setting, text};
 use flatout_wire::location::Location;
 
 use crate::fs_error::FsError;
@@ -39,10 +39,19 @@ pub(crate) fn elsewhere(location: &Location, at: u64, end: u64) -> FsError {
     let cause = format!(
         "a write at byte {at} of a file that ends at {end}: files are written from their start to their end"
     );
-    let error = Error::new(ErrorKind::Unsupported, cause)
-        .during("write", location)
-        .with_hint("write it on a disk, and copy it when it is whole: there is no staging yet");
+    let error = Error::new(ErrorKind::Unsupported, cause).during("write", location).with_hint([
+        setting("staging"),
+        text(" names a local folder, by which files can be written in any order"),
+    ]);
     error.into()
+}
+
+pub(crate) fn cannot_cut(location: &Location, from: u64, size: u64) -> FsError {
+    let cause = format!("its {from} bytes cannot be made {size}: a file is cut to nothing, or replaced");
+    Error::new(ErrorKind::Unsupported, cause)
+        .during("truncate", location)
+        .with_hint([setting("staging"), text(" names a local folder, by which files can have any length")])
+        .into()
 }
 
 pub(crate) fn unpublished(location: &Location) -> Error {

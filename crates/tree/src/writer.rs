@@ -6,11 +6,14 @@
 //! longer:               buffer ─▶ upload in parts ── close, fsync: complete
 //! more after that:      an upload that continues the published object
 //! an appendable object: a buffer ── full, close, fsync: append (`writer/appends.rs`)
+//! written elsewhere:    staged on a local disk (`writer/staged.rs`)
 //! ```
 
 mod appends;
 mod kept_for_others;
+mod read;
 mod size;
+mod staged;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -24,9 +27,10 @@ use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
 use crate::kept::KeptWriter;
+use crate::staging::StagedFile;
 use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes};
-use crate::version_bytes::{ReadFrom, read_whole};
-use crate::write_errors::{elsewhere, ended, not_published, unpublished};
+use crate::version_bytes::read_whole;
+use crate::write_errors::{ended, not_published};
 use crate::writer::appends::Appends;
 pub(crate) use kept_for_others::KeptOf;
 pub(crate) use size::WrittenSize;
@@ -53,6 +57,8 @@ pub(crate) struct FileWriter<S: ObjectStore> {
     goes_on: Arc<AtomicBool>,
     /// It is of no use to anybody: a new file whose writer was killed.
     is_abandoned: AtomicBool,
+    /// Its content is staged.
+    is_staged: AtomicBool,
     kept: KeptOf,
 }
 
@@ -80,6 +86,8 @@ pub(crate) struct Work<S: ObjectStore> {
     takes_no_appends: bool,
     /// A version that this very write has made, of which nobody has heard.
     untold: Option<Stored>,
+    /// Another mount has left it.
+    is_left: bool,
 }
 
 struct Published<S: ObjectStore> {
@@ -96,6 +104,8 @@ enum Content<S: ObjectStore> {
     Upload(S::Upload),
     /// The published version, and what is to be appended to it.
     Appends(Appends<S::MemoryAccount>),
+    /// The published version with changes, on a local disk.
+    Staged(Box<StagedFile>),
     /// What was written is lost.
     Lost,
 }
@@ -170,10 +180,12 @@ impl<S: ObjectStore> FileWriter<S> {
                 is_kept_unsent: false,
                 takes_no_appends: false,
                 untold: None,
+                is_left: false,
             }),
             grown: Condvar::new(),
             goes_on,
             is_abandoned: AtomicBool::new(false),
+            is_staged: AtomicBool::new(false),
             kept,
         };
         writer.work().keep();
@@ -219,19 +231,20 @@ impl<S: ObjectStore> FileWriter<S> {
     /// As [`FileWriter::write`].
     pub(crate) fn write_at_once(&self, at: u64, bytes: &[u8]) -> Result<Wrote, FsError> {
         let Some(mut work) = self.try_work() else { return Ok(Wrote::WouldWait) };
-        if work.failure.is_none() && at != self.size.end() || !work.may_write_at_once(bytes.len()) {
+        let is_elsewhere = work.failure.is_none() && at != self.size.end() && !work.is_staged();
+        if is_elsewhere || !work.may_write_at_once(bytes.len()) {
             return Ok(Wrote::WouldWait);
         }
-        let wrote = self.append(&mut work, bytes, &mut |moment| moment == WriteMoment::Take)?;
+        let wrote = self.take(&mut work, at, bytes, &mut |moment| moment == WriteMoment::Take)?;
         Ok(if wrote { Wrote::All } else { Wrote::WouldWait })
     }
 
-    /// Writes all of `bytes` at the end; waits for room as long as `goes_on` says so. What was kept before
-    /// may be published by that.
+    /// Writes all of `bytes`; waits for room as long as `goes_on` says so. What was kept before may be
+    /// published by that.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` elsewhere than at the end; `EINTR` where the wait was given up; what the upload failed
-    /// with.
+    /// `EOPNOTSUPP` elsewhere than at the end, without staging; `EINTR` where the wait was given up; what the
+    /// upload failed with.
     pub(crate) fn write(
         &self,
         at: u64,
@@ -240,7 +253,7 @@ impl<S: ObjectStore> FileWriter<S> {
         on_published: impl FnOnce(&Work<S>, &Stored),
     ) -> Result<(), FsError> {
         let mut work = self.work();
-        if at > self.size.end() && work.failure.is_none() {
+        if at > self.size.end() && work.failure.is_none() && !work.is_staged() {
             let early = |_: &mut Work<S>| at > self.size.end();
             let waited = self.grown.wait_timeout_while(work, OUT_OF_ORDER, early);
             work = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -249,10 +262,10 @@ impl<S: ObjectStore> FileWriter<S> {
         if !goes_on(WriteMoment::Wait) {
             return Err(FsError::of(libc::EINTR));
         }
-        if work.failure.is_none() && at != self.size.end() {
-            return Err(elsewhere(&work.location, at, self.size.end()));
-        }
-        let wrote = self.append(&mut work, bytes, goes_on);
+        let wrote = match work.failure.is_none() && at != self.size.end() {
+            true => self.stage_for(&mut work, at).and_then(|()| self.take(&mut work, at, bytes, goes_on)),
+            false => self.take(&mut work, at, bytes, goes_on),
+        };
         if let Some(stored) = work.untold.take() {
             on_published(&work, &stored);
         }
@@ -262,10 +275,11 @@ impl<S: ObjectStore> FileWriter<S> {
         }
     }
 
-    /// All of `bytes`, or none and `false`.
-    fn append(
+    /// All of `bytes`, or none and `false`. Where it is not staged, they are for its end.
+    fn take(
         &self,
         work: &mut Work<S>,
+        at: u64,
         bytes: &[u8],
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
     ) -> Result<bool, FsError> {
@@ -273,14 +287,16 @@ impl<S: ObjectStore> FileWriter<S> {
             return Err(failure.clone());
         }
         work.keep_unsent();
-        let wrote = match work.try_append(&self.store, &self.buffers, bytes, goes_on) {
-            Ok(wrote) => wrote,
-            Err(error) => return Err(work.fail(error)),
+        let taken = match &mut work.content {
+            Content::Staged(staged) if goes_on(WriteMoment::Take) => staged.write(at, bytes).map(|()| true),
+            Content::Staged(_) => Ok(false),
+            _ => work.try_append(&self.store, &self.buffers, bytes, goes_on),
         };
+        let wrote = taken.map_err(|error| work.fail(error))?;
         if wrote {
             work.is_dirty = true;
             self.is_abandoned.store(false, Ordering::Release);
-            self.size.end.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+            self.size.end.fetch_max(at + bytes.len() as u64, Ordering::AcqRel);
             self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
             self.grown.notify_all();
         }
@@ -290,7 +306,9 @@ impl<S: ObjectStore> FileWriter<S> {
     /// Cuts it to no bytes, and forgets what was not published.
     pub(crate) fn clear(&self) {
         let mut work = self.work();
+        work.forget_record();
         work.content = Content::Buffered(self.buffers.empty());
+        self.is_staged.store(false, Ordering::Release);
         work.is_dirty = true;
         work.failure = None;
         self.goes_on.store(false, Ordering::Release);
@@ -303,51 +321,13 @@ impl<S: ObjectStore> FileWriter<S> {
         self.size.end.store(0, Ordering::Release);
         self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
     }
-
-    /// The bytes `at..at + bytes`, or the version that has them. `may_publish`: where they have left memory
-    /// and are not published, the file is published first.
-    ///
-    /// # Errors
-    /// `EBUSY` where they can only be read once the file is published; what the upload failed with.
-    pub(crate) fn read(
-        &self,
-        at: u64,
-        bytes: usize,
-        may_publish: bool,
-        publish: impl FnOnce(&mut Work<S>) -> Result<(), FsError>,
-    ) -> Result<ReadFrom<S::VersionReader>, FsError> {
-        let mut work = self.work();
-        if let Some(failure) = &work.failure {
-            return Err(failure.clone());
-        }
-        if let Content::Buffered(buffer) = &work.content {
-            let from = usize::try_from(at).unwrap_or(usize::MAX).min(buffer.bytes().len());
-            let to = from.saturating_add(bytes).min(buffer.bytes().len());
-            return Ok(ReadFrom::Bytes(buffer.bytes()[from..to].to_vec()));
-        }
-        let until = at.saturating_add(bytes as u64).min(self.size.end());
-        if at >= until {
-            return Ok(ReadFrom::Bytes(Vec::new()));
-        }
-        if let Some(found) = work.read_appended(&self.store, at..until)? {
-            return Ok(found);
-        }
-        if work.published.as_ref().is_none_or(|published| until > published.object.size) {
-            if !may_publish {
-                return Err(FsError::because(libc::EBUSY, unpublished(&work.location)));
-            }
-            publish(&mut work)?;
-        }
-        let bytes = usize::try_from(until - at).unwrap_or(bytes);
-        Ok(ReadFrom::Version(work.reader(&self.store)?, at, bytes))
-    }
 }
 
 impl<S: ObjectStore> Work<S> {
     fn may_write_at_once(&self, bytes: usize) -> bool {
         match &self.content {
             Content::Buffered(buffer) => self.is_nameless || buffer.bytes().len() + bytes <= BUFFERED_MOST,
-            Content::Upload(_) => true,
+            Content::Upload(_) | Content::Staged(_) => true,
             Content::Appends(appends) => appends.has_room(bytes),
             Content::Published | Content::Lost => self.failure.is_some(),
         }
@@ -368,6 +348,16 @@ impl<S: ObjectStore> Work<S> {
             if buffer.bytes().len() + bytes.len() <= most {
                 return if goes_on(WriteMoment::Take) {
                     buffer.extend(bytes).map(|()| true)
+                } else {
+                    Ok(false)
+                };
+            }
+            if self.is_nameless && buffers.staging.is_some() {
+                let at = buffer.bytes().len() as u64;
+                self.stage(store, buffers)?;
+                let Content::Staged(staged) = &mut self.content else { return Err(FsError::of(libc::EIO)) };
+                return if goes_on(WriteMoment::Take) {
+                    staged.write(at, bytes).map(|()| true)
                 } else {
                     Ok(false)
                 };
@@ -470,8 +460,10 @@ impl<S: ObjectStore> Work<S> {
         if !self.is_dirty || self.is_nameless {
             return Ok(None);
         }
-        if let Content::Appends(_) = self.content {
-            return self.send_appends(store).map_err(|failure| self.fail(failure));
+        match self.content {
+            Content::Appends(_) => return self.send_appends(store).map_err(|failure| self.fail(failure)),
+            Content::Staged(_) => return self.publish_staged(store),
+            _ => {}
         }
         let stored = match std::mem::replace(&mut self.content, Content::Lost) {
             Content::Buffered(buffer) => {
@@ -480,7 +472,7 @@ impl<S: ObjectStore> Work<S> {
                 put
             }
             Content::Upload(upload) => upload.finish(),
-            content @ (Content::Published | Content::Appends(_) | Content::Lost) => {
+            content @ (Content::Published | Content::Appends(_) | Content::Staged(_) | Content::Lost) => {
                 self.content = content;
                 return Ok(None);
             }
@@ -512,7 +504,7 @@ impl<S: ObjectStore> Work<S> {
 
     fn fail(&mut self, failure: FsError) -> FsError {
         // Memory that is short now may be there later, and what fits is published.
-        if !matches!(failure.errno, libc::ENOMEM | libc::EFBIG) {
+        if !matches!(failure.errno, libc::ENOMEM | libc::EFBIG) && !self.is_staged() {
             self.failure = Some(failure.clone());
         }
         failure
@@ -558,6 +550,7 @@ impl<S: ObjectStore> Work<S> {
     /// Its name was removed: it is never published.
     pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
         self.is_nameless = true;
+        self.forget_record();
         self.keep_unsent();
         if let Content::Upload(_) | Content::Appends(_) = self.content {
             // What left memory cannot be read any more.
@@ -571,7 +564,7 @@ impl<S: ObjectStore> Work<S> {
         self.location = location.clone();
         self.takes_no_appends = false;
         self.on_published(stored);
-        if !matches!(self.content, Content::Buffered(_)) {
+        if !matches!(self.content, Content::Buffered(_) | Content::Staged(_)) {
             self.content = Content::Published;
         }
     }

@@ -1,6 +1,8 @@
 //! Files that are being written: opened, created, published, closed. Each has one writer, which its handles
 //! share (`writer.rs`).
 
+mod pending;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +11,7 @@ use flatout_engine::{Error, ErrorKind, Object, setting, text};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
-use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
+use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile, Process};
 use crate::buffers::Buffers;
 use crate::etag::Etag;
 use crate::fact::{Fact, NameStatus};
@@ -22,6 +24,8 @@ use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
 use crate::version_bytes::read_now;
 use crate::writer::{FileWriter, KeptOf, Work, Wrote};
+
+pub(crate) use pending::{Wake, keep_trying};
 
 pub(crate) struct Writers<S: ObjectStore> {
     names: Arc<Namespace<S>>,
@@ -104,6 +108,7 @@ impl<S: ObjectStore> Writers<S> {
             names.store.account(),
             names.config.buffers_bytes,
             names.config.upload_notes.clone(),
+            names.config.staging.clone(),
         );
         Writers { names, files, buffers, taken: AtomicU64::new(0), open: Mutex::default() }
     }
@@ -118,11 +123,14 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Files whose last bytes are in this process alone. One that is in use counts.
     pub(crate) fn unsent(&self) -> Vec<String> {
-        let writers: Vec<(u64, Arc<FileWriter<S>>)> =
-            self.open().iter().map(|(ino, opened)| (*ino, opened.writer.clone())).collect();
+        // One that nobody has open any more is staged, and the next process finds it there.
+        let writers: Vec<(u64, Arc<FileWriter<S>>)> = {
+            let open = self.open();
+            let used = open.iter().filter(|(_, opened)| opened.handles > 0);
+            used.map(|(ino, opened)| (*ino, opened.writer.clone())).collect()
+        };
         let unsent = writers.into_iter().filter(|(_, writer)| writer.has_unsent());
-        let path = |ino| self.names.table().path(ino).map_or_else(String::new, |names| names.join("/"));
-        unsent.map(|(ino, _)| path(ino)).collect()
+        unsent.map(|(ino, _)| self.path(ino)).collect()
     }
 
     /// The writer of a file, if it is being written.
@@ -222,7 +230,7 @@ impl<S: ObjectStore> Writers<S> {
         Some(OpenFile::of_written(ino, written))
     }
 
-    fn kept_of(&self, ino: u64) -> KeptOf {
+    pub(super) fn kept_of(&self, ino: u64) -> KeptOf {
         KeptOf { kept: self.names.kept.clone(), ino }
     }
 
@@ -421,6 +429,30 @@ impl<S: ObjectStore> Writers<S> {
         }
     }
 
+    /// Cuts a file to a length, or makes it longer. One that nobody writes is published at once.
+    pub(crate) fn set_len(&self, ino: u64, size: u64) -> Result<(), FsError> {
+        let cut = |writer: &FileWriter<S>| {
+            writer.set_len(size, |work, stored| self.on_published(ino, work, stored))
+        };
+        if let Some(writer) = self.of(ino) {
+            return cut(&writer);
+        }
+        let nobody = Caller { thread: 0, look: |_| Process::default() };
+        let mode = OpenMode { writes: true, ..OpenMode::default() };
+        let handle = self.open_to_write(ino, mode, nobody)?.handle;
+        let Some(file) = self.files.handles.remove(handle) else { return Err(FsError::of(libc::EIO)) };
+        let done = match &file.written {
+            Some(written) => {
+                cut(&written.writer).and_then(|()| self.publish(ino, &mut written.writer.work()))
+            }
+            None => Err(FsError::of(libc::EIO)),
+        };
+        let released = self.release(&file);
+        drop(file);
+        self.names.unpin(ino);
+        done.and(released)
+    }
+
     /// Cuts a file to nothing.
     pub(crate) fn clear(&self, ino: u64, writer: &FileWriter<S>) {
         writer.clear();
@@ -438,9 +470,13 @@ impl<S: ObjectStore> Writers<S> {
         if file.written.is_some() {
             return true;
         }
+        // What is staged may differ anywhere from the version that was opened.
+        let is_staging = self.buffers.staging.is_some();
+        let is_staged = || self.of(file.ino).is_some_and(|writer| writer.is_staged());
         let is_of_version =
             file.content().is_some_and(|(_, length)| at.saturating_add(bytes as u64) <= length);
-        !file.is_stale() && !is_of_version && self.open().contains_key(&file.ino)
+        let is_written = || self.open().contains_key(&file.ino);
+        !file.is_stale() && (is_staging && is_staged() || !is_of_version && is_written())
     }
 
     pub(crate) fn read(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
@@ -480,33 +516,42 @@ impl<S: ObjectStore> Writers<S> {
         let mut work = written.writer.work();
         let mut published = Ok(());
         if written.writer.is_abandoned() {
+            work.forget_record();
             published = Err(abandoned(&work));
         } else if let Some(failure) = work.failure() {
             // It was told before.
             published = Err(FsError::of(failure.errno));
         } else if work.is_dirty() {
             published = self.publish(file.ino, &mut work);
+            if published.is_err() && work.may_be_retried() {
+                // It is there for whoever opens it, and is tried again.
+                return published;
+            }
         }
+        self.end_if_unused(file.ino, &written.writer, &mut work);
+        published
+    }
+
+    /// Nobody has it open any more, unless it was opened again meanwhile.
+    fn end_if_unused(&self, ino: u64, writer: &FileWriter<S>, work: &mut Work<S>) {
         let mut open = self.open();
-        // It may have been opened again meanwhile.
-        if open.get(&file.ino).is_some_and(|opened| opened.handles == 0) {
-            let gone = open.remove(&file.ino);
-            let is_abandoned = written.writer.is_abandoned();
+        if open.get(&ino).is_some_and(|opened| opened.handles == 0) {
+            let gone = open.remove(&ino);
+            let is_abandoned = writer.is_abandoned();
             let version = work.version().filter(|_| work.failure().is_none() && !is_abandoned);
             if let Some(object) = &version {
                 // Whoever opened it while it was written has no version of its own yet.
-                let mut readers = self.readers(file.ino);
+                let mut readers = self.readers(ino);
                 readers.retain(|file| file.content().is_none());
                 self.hand_over(&readers, object);
             }
             let now_ms = self.names.now_ms();
-            self.names.table().end_writing(file.ino, version.is_some(), now_ms);
+            self.names.table().end_writing(ino, version.is_some(), now_ms);
             drop(open);
             // An upload that is given up waits until its parts are gone.
             work.let_go();
             drop(gone);
         }
-        published
     }
 
     /// The answer to an open was not taken: a file that was made or cut by it is as if it had not been.

@@ -179,7 +179,7 @@ mod tests {
     fn an_object_grows_to_the_limit_of_the_origin() {
         let location = Location::parse("oss://bucket/log").unwrap();
         let head = Head { size: OBJECT_MOST - 3, ..Head::default() };
-        let mut appends = Appends::new(&head, &Buffers::new(Unlimited, u64::MAX, None));
+        let mut appends = Appends::new(&head, &Buffers::new(Unlimited, u64::MAX, None, None));
         assert_eq!(appends.check_length(4, &location).unwrap_err().errno, libc::EFBIG);
         appends.keep(b"ab").unwrap();
         assert!(appends.check_length(1, &location).is_ok());
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn so_much_is_kept_as_one_request_has() {
-        let mut appends = Appends::new(&Head::default(), &Buffers::new(Unlimited, u64::MAX, None));
+        let mut appends = Appends::new(&Head::default(), &Buffers::new(Unlimited, u64::MAX, None, None));
         assert!(appends.has_room(KEPT_MOST) && !appends.has_room(KEPT_MOST + 1));
         appends.keep(b"x").unwrap();
         assert!(!appends.has_room(KEPT_MOST));

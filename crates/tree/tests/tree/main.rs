@@ -13,6 +13,7 @@ mod opens;
 mod renames;
 mod requests;
 mod room;
+mod staging;
 mod takeovers;
 mod writes;
 

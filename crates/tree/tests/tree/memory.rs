@@ -2,11 +2,14 @@
 //! asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_engine::{AppendPosition, Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object, UploadEnded};
+use flatout_engine::{
+    AppendPosition, Bucket, Dialect, EditedPart, Entry, Error, ErrorKind, Listed, Object, UploadEnded,
+};
 use flatout_tree::store::{
     Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
 };
@@ -38,6 +41,9 @@ pub struct Inner {
     pub writes: AtomicU64,
     /// Uploads that have begun and not ended.
     pub uploads: AtomicU64,
+    /// Bytes of files that were sent, and that were copied instead.
+    pub sent_of_files: AtomicU64,
+    pub copied_of_files: AtomicU64,
     /// The object that is copied next is replaced by another client right after that.
     pub replaces_after_copy: AtomicBool,
     /// The copy that is made next is replaced by another client right after that.
@@ -97,6 +103,8 @@ impl Memory {
             heads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             uploads: AtomicU64::new(0),
+            sent_of_files: AtomicU64::new(0),
+            copied_of_files: AtomicU64::new(0),
             replaces_after_copy: AtomicBool::new(false),
             replaces_copy: AtomicBool::new(false),
             copies_before_failure: AtomicU64::new(u64::MAX),
@@ -342,6 +350,43 @@ impl ObjectStore for Memory {
             }
         }
         Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes })
+    }
+
+    fn put_file(
+        &self,
+        to: &Location,
+        path: &Path,
+        edits: Option<(Object, Vec<EditedPart>)>,
+        condition: Condition,
+        _notes: Option<Arc<dyn UploadNotes>>,
+    ) -> Result<Stored, Error> {
+        self.0.writes.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = to.in_bucket().unwrap();
+        self.check(bucket, key, &condition)?;
+        let mut bytes = std::fs::read(path).unwrap();
+        let (object, parts) = match edits {
+            Some((object, parts)) => (Some(object), parts),
+            None => (None, vec![EditedPart { range: 0..bytes.len() as u64, is_copied: false }]),
+        };
+        for part in parts {
+            let count = part.range.end - part.range.start;
+            if !part.is_copied {
+                self.0.sent_of_files.fetch_add(count, Ordering::Relaxed);
+                continue;
+            }
+            self.0.copied_of_files.fetch_add(count, Ordering::Relaxed);
+            let object = object.as_ref().expect("it is edited");
+            let (bucket, key) = object.location.in_bucket().unwrap();
+            let found = self.keys(bucket).get(key).cloned();
+            let found = found.filter(|found| self.shown_etag(found) == object.etag);
+            let found = found.ok_or_else(|| Error::new(ErrorKind::Changed, "another version"))?;
+            let range = part.range.start as usize..part.range.end as usize;
+            bytes[range.clone()].copy_from_slice(&found.bytes[range]);
+        }
+        let object = self.put_in(bucket, key, bytes);
+        self.step()?;
+        Ok(self.stored(&object))
     }
 
     fn append(

@@ -1,0 +1,186 @@
+//! What the next mount has to know of a file whose bytes the origin lacks.
+//!
+//! ```text
+//! flatout staged 1
+//! boot     ID                     only where it does not outlive the boot that it was written in
+//! object   s3://bucket/key
+//! base     SIZE SECONDS ETAG      the version that was changed; or
+//! new                             there may be none; or
+//! absent                          there must be none
+//! size     SIZE BASE              of the file, and how much of the version is part of it
+//! changed  START END              once for each range
+//! end
+//! ```
+
+use std::fmt::Write;
+use std::io;
+use std::ops::Range;
+
+use flatout_engine::Object;
+use flatout_wire::location::Location;
+
+const FIRST_LINE: &str = "flatout staged 1";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) location: Location,
+    pub(crate) base: Base,
+    /// Of the file.
+    pub(crate) size: u64,
+    /// How much of the version is part of it.
+    pub(crate) base_end: u64,
+    pub(crate) changed: Vec<Range<u64>>,
+    /// It is of no use after another boot: then the bytes may not be on the disk.
+    pub(crate) boot: Option<String>,
+}
+
+/// The version that a staged file goes on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Version {
+        size: u64,
+        modified_s: i64,
+        etag: Option<String>,
+    },
+    /// Whatever is there is replaced.
+    Any,
+    Absent,
+}
+
+impl Record {
+    pub(crate) fn new(location: Location, base: Base) -> Record {
+        Record { location, base, size: 0, base_end: 0, changed: Vec::new(), boot: None }
+    }
+
+    /// # Errors
+    /// A name or an ETag with a line's end in it.
+    pub(super) fn text(&self, synced: bool) -> io::Result<String> {
+        let object = self.location.to_string();
+        let etag = match &self.base {
+            Base::Version { etag, .. } => etag.as_deref().unwrap_or_default(),
+            Base::Any | Base::Absent => "",
+        };
+        if object.contains('\n') || etag.contains('\n') {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "its name has a line's end in it"));
+        }
+        let mut text = format!("{FIRST_LINE}\n");
+        if !synced {
+            let _ = writeln!(text, "boot {}", boot());
+        }
+        let _ = writeln!(text, "object {object}");
+        let _ = match &self.base {
+            Base::Version { size, modified_s, .. } => writeln!(text, "base {size} {modified_s} {etag}"),
+            Base::Any => writeln!(text, "new"),
+            Base::Absent => writeln!(text, "absent"),
+        };
+        let _ = writeln!(text, "size {} {}", self.size, self.base_end);
+        for range in &self.changed {
+            let _ = writeln!(text, "changed {} {}", range.start, range.end);
+        }
+        text.push_str("end\n");
+        Ok(text)
+    }
+
+    /// `None` for what is no whole record.
+    pub(super) fn parse(text: &str) -> Option<Record> {
+        let mut lines = text.strip_suffix("end\n")?.lines();
+        if lines.next()? != FIRST_LINE {
+            return None;
+        }
+        let (mut boot, mut location, mut base, mut size) = (None, None, None, None);
+        let mut changed = Vec::new();
+        let two = |rest: &str| {
+            let (first, second) = rest.split_once(' ')?;
+            Some((first.parse::<u64>().ok()?, second.parse::<u64>().ok()?))
+        };
+        for line in lines {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "boot" => boot = Some(rest.to_owned()),
+                "object" => location = Some(Location::parse(rest).ok()?),
+                "base" => {
+                    let mut words = rest.splitn(3, ' ');
+                    let (size, modified_s) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                    let etag = words.next().filter(|etag| !etag.is_empty()).map(str::to_owned);
+                    base = Some(Base::Version { size, modified_s, etag });
+                }
+                "new" => base = Some(Base::Any),
+                "absent" => base = Some(Base::Absent),
+                "size" => size = Some(two(rest)?),
+                "changed" => {
+                    let (start, end) = two(rest).filter(|(start, end)| start < end)?;
+                    changed.push(start..end);
+                }
+                _ => return None,
+            }
+        }
+        let (size, base_end) = size?;
+        Some(Record { location: location?, base: base?, size, base_end, changed, boot })
+    }
+
+    /// Whether what it says is still so: the disk may have lost what was not synchronized.
+    pub(super) fn holds(&self) -> bool {
+        self.boot.as_ref().is_none_or(|known| *known == boot())
+    }
+
+    /// The version that it goes on from.
+    pub(crate) fn object(&self) -> Option<(Object, i64)> {
+        match &self.base {
+            Base::Version { size, modified_s, etag } => {
+                let object = Object {
+                    location: self.location.clone(),
+                    size: *size,
+                    etag: etag.clone(),
+                    modified_s: u64::try_from(*modified_s).ok(),
+                };
+                Some((object, *modified_s))
+            }
+            Base::Any | Base::Absent => None,
+        }
+    }
+}
+
+/// Another after each boot; empty where the system does not say.
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let bases = [
+            Base::Version { size: 7, modified_s: 1_700_000_000, etag: Some("\"a b\"".into()) },
+            Base::Version { size: 7, modified_s: -1, etag: None },
+            Base::Any,
+            Base::Absent,
+        ];
+        for base in bases {
+            let location = Location::parse("s3://bucket/a key/with spaces").unwrap();
+            let mut record = Record::new(location, base);
+            (record.size, record.base_end, record.changed) = (9, 7, vec![0..1, 5..9]);
+            assert_eq!(Record::parse(&record.text(true).unwrap()), Some(record.clone()));
+            let text = record.text(false).unwrap();
+            let read = Record::parse(&text).unwrap();
+            assert!(read.holds() && read.boot.is_some());
+            let other = text.replace(&format!("boot {}", boot()), "boot of-another-time");
+            assert!(!Record::parse(&other).unwrap().holds());
+        }
+    }
+
+    #[test]
+    fn what_is_not_whole_is_none() {
+        let location = Location::parse("s3://bucket/key").unwrap();
+        let text = Record::new(location, Base::Any).text(true).unwrap();
+        for length in 0..text.len() {
+            assert_eq!(Record::parse(&text[..length]), None, "{length}");
+        }
+        assert_eq!(Record::parse(&text.replace("size 0 0", "size x 0")), None);
+        assert_eq!(Record::parse(&text.replace("staged 1", "staged 2")), None);
+        let odd = Location::parse("s3://bucket/a\nb").map(|location| Record::new(location, Base::Any));
+        assert!(odd.is_err() || odd.unwrap().text(true).is_err());
+    }
+}

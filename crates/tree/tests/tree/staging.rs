@@ -1,0 +1,404 @@
+//! Files that are written in any order: what is read of them, what is sent, and what outlives a failure, a
+//! kill and a conflict.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use flatout_engine::ErrorKind;
+use flatout_tree::{AttributeChanges, Config, Files, OpenMode, StagingFolder, Tell, TreeOf};
+use tempfile::TempDir;
+
+use crate::memory::Memory;
+use crate::writes::{closed, create, open, read, to_write, write};
+use crate::{ROOT, ino, minute, names, nobody};
+
+const MIB: usize = 1 << 20;
+
+fn staging(folder: &Path, most: Option<u64>) -> Arc<StagingFolder> {
+    StagingFolder::open(folder, ("s3://bucket/", "http://origin"), most, Tell(Box::new(|_| {}))).unwrap()
+}
+
+fn with(folder: &Path) -> Config {
+    Config { staging: Some(staging(folder, None)), ..minute() }
+}
+
+fn to_read_and_write() -> OpenMode {
+    OpenMode { reads: true, ..to_write() }
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// All files below a folder.
+fn files_below(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<String> = entries
+        .flat_map(|path| match path.is_dir() {
+            true => files_below(&path),
+            false => vec![path.file_name().unwrap().to_str().unwrap().to_owned()],
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Tries to upload what is pending; how much could not be.
+fn failed(tree: &TreeOf<Memory>) -> usize {
+    tree.publish_pending().iter().filter(|(_, outcome)| outcome.is_err()).count()
+}
+
+fn cut(tree: &TreeOf<Memory>, name: &str, size: u64) -> Result<u64, i32> {
+    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
+    let changed = tree.change_attributes(ino(tree, name), changes);
+    changed.map(|node| node.attributes.size).map_err(|error| error.errno)
+}
+
+#[test]
+fn a_new_file_is_written_in_any_order() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "new");
+    write(&tree, handle, 0, b"0123456789").unwrap();
+    write(&tree, handle, 3, b"abc").unwrap();
+    write(&tree, handle, 20, b"end").unwrap();
+    let expected = b"012abc6789\0\0\0\0\0\0\0\0\0\0end";
+    assert_eq!(read(&tree, handle, 0, 100).unwrap(), expected);
+    assert_eq!(read(&tree, handle, 8, 4).unwrap(), b"89\0\0");
+    assert_eq!(memory.objects().len(), 0, "nothing appears before it is closed");
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("new").unwrap().bytes, expected);
+    drop(tree);
+    assert_eq!(files_below(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn of_a_long_object_what_has_changed_is_sent() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let mut content = pattern(64 * MIB);
+    memory.put("db", content.clone());
+    let tree = memory.tree(with(folder.path()));
+    let handle = open(&tree, "db", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 30 << 20, b"changed").unwrap();
+    content[30 * MIB..30 * MIB + 7].copy_from_slice(b"changed");
+    assert_eq!(read(&tree, handle, (30 << 20) - 10, 30).unwrap(), content[30 * MIB - 10..30 * MIB + 20]);
+    tree.sync(handle).unwrap();
+    assert!(memory.object("db").unwrap().bytes == content);
+    let (sent, copied) = (&memory.0.sent_of_files, &memory.0.copied_of_files);
+    assert_eq!((sent.load(Relaxed), copied.load(Relaxed)), (5 << 20, 59 << 20));
+    // What was read and written is on the disk: nothing of it is read again.
+    let reads = memory.0.reads.load(Relaxed);
+    assert_eq!(read(&tree, handle, 30 << 20, 7).unwrap(), b"changed");
+    assert_eq!(memory.0.reads.load(Relaxed), reads);
+    // Nothing has changed since.
+    closed(&tree, handle).unwrap();
+    assert_eq!(sent.load(Relaxed), 5 << 20);
+}
+
+/// Bytes that are cut off do not come back when the file grows.
+#[test]
+fn a_file_is_cut_and_made_longer() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(1000));
+    let tree = memory.tree(with(folder.path()));
+    assert_eq!(cut(&tree, "f", 100), Ok(100));
+    assert_eq!(memory.object("f").unwrap().bytes, pattern(100), "nobody has it open: it is published");
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    assert_eq!(cut(&tree, "f", 50), Ok(50));
+    assert_eq!(cut(&tree, "f", 200), Ok(200));
+    let expected = [pattern(50), vec![0; 150]].concat();
+    assert_eq!(read(&tree, handle, 0, 1000).unwrap(), expected);
+    assert_eq!(memory.object("f").unwrap().bytes.len(), 100);
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("f").unwrap().bytes, expected);
+    let without = memory.tree(minute());
+    assert_eq!(cut(&without, "f", 7), Err(libc::EOPNOTSUPP));
+}
+
+/// Bytes that were sent as a stream cannot be read back before they are an object.
+#[test]
+fn a_long_stream_that_is_written_elsewhere_is_published_and_goes_on() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "film");
+    let mut content = pattern(20 * MIB);
+    for (number, piece) in content.chunks(MIB).enumerate() {
+        write(&tree, handle, (number * MIB) as u64, piece).unwrap();
+    }
+    assert_eq!(memory.objects().len(), 0);
+    write(&tree, handle, 0, b"header").unwrap();
+    content[..6].copy_from_slice(b"header");
+    closed(&tree, handle).unwrap();
+    assert!(memory.object("film").unwrap().bytes == content);
+    assert_eq!(memory.0.sent_of_files.load(Relaxed), 5 << 20);
+}
+
+#[test]
+fn what_cannot_be_published_is_kept_and_tried_again() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(1000));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let tell = Tell(Box::new(move |error| heard.lock().unwrap().push(error.to_string())));
+    let staging = StagingFolder::open(folder.path(), ("a", "b"), None, tell).unwrap();
+    let tree = memory.tree(Config { staging: Some(staging), ..minute() });
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 10, b"new").unwrap();
+    memory.refuse(ErrorKind::Network);
+    assert_eq!(tree.sync(handle).map_err(|error| error.errno), Err(libc::EIO));
+    // It is not lost by that: it can be written on.
+    write(&tree, handle, 20, b"more").unwrap();
+    assert_eq!(closed(&tree, handle), Err(libc::EIO));
+    assert_eq!(tree.pending(), [("f".to_owned(), 1000)]);
+    assert_eq!(files_below(folder.path()), ["0.data", "0.record", "lock"]);
+    assert_eq!(failed(&tree), 1);
+    assert!(told.lock().unwrap()[0].contains("as the test says"));
+    // Whoever opens it finds it as it was written.
+    memory.refuse(None);
+    let again = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    assert_eq!(
+        read(&tree, again, 8, 6).unwrap(),
+        [&pattern(1000)[8..10], b"new", &pattern(1000)[13..14]].concat()
+    );
+    write(&tree, again, 0, b"x").unwrap();
+    closed(&tree, again).unwrap();
+    let mut expected = pattern(1000);
+    expected[10..13].copy_from_slice(b"new");
+    expected[20..24].copy_from_slice(b"more");
+    expected[0] = b'x';
+    assert_eq!(memory.object("f").unwrap().bytes, expected);
+    assert_eq!((tree.pending(), tree.publish_pending().len()), (Vec::new(), 0));
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
+fn the_next_mount_uploads_what_a_killed_one_has_left() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let mut old = pattern(40 * MIB);
+    memory.put("deep/old", old.clone());
+    {
+        let tree = memory.tree(with(folder.path()));
+        let changed = open(&tree, "deep/old", to_read_and_write()).unwrap().handle;
+        write(&tree, changed, 20 << 20, b"changed").unwrap();
+        let new = create(&tree, "new");
+        write(&tree, new, 5, b"tail").unwrap();
+        write(&tree, new, 0, b"head").unwrap();
+        let never_synced = create(&tree, "never");
+        write(&tree, never_synced, 5, b"x").unwrap();
+        memory.refuse(ErrorKind::Network);
+        tree.sync(changed).unwrap_err();
+        tree.sync(new).unwrap_err();
+        // A killed process says nothing more.
+    }
+    memory.refuse(None);
+    assert_eq!(memory.objects().len(), 1);
+    let tree = memory.tree(with(folder.path()));
+    let mut pending = tree.pending();
+    pending.sort();
+    assert_eq!(pending, [("deep/old".to_owned(), 40 << 20), ("new".to_owned(), 9)]);
+    // It is shown before it is uploaded.
+    assert!(names(&tree, ROOT).contains(&"new".to_owned()));
+    let reader = open(&tree, "new", OpenMode::read(false)).unwrap().handle;
+    assert_eq!(read(&tree, reader, 0, 20).unwrap(), b"head\0tail");
+    assert_eq!(failed(&tree), 0);
+    old[20 * MIB..20 * MIB + 7].copy_from_slice(b"changed");
+    assert!(memory.object("deep/old").unwrap().bytes == old);
+    assert_eq!(memory.object("new").unwrap().bytes, b"head\0tail");
+    assert_eq!(memory.objects().len(), 2, "what was never to be published is not");
+    assert_eq!(read(&tree, reader, 0, 4).unwrap(), b"head");
+    tree.release(reader).unwrap();
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+/// The answer to the upload was lost with the mount: what it has made is not taken for another client's.
+#[test]
+fn what_was_published_just_before_the_kill_is_not_published_twice() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(100));
+    {
+        let tree = memory.tree(with(folder.path()));
+        let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+        write(&tree, handle, 5, b"new").unwrap();
+        // The object is made, and the answer is lost.
+        memory.0.steps_left.store(1, std::sync::atomic::Ordering::SeqCst);
+        tree.sync(handle).unwrap_err();
+    }
+    memory.0.steps_left.store(i64::MAX, std::sync::atomic::Ordering::SeqCst);
+    let made = memory.object("f").unwrap();
+    assert_eq!(&made.bytes[5..8], b"new");
+    let tree = memory.tree(with(folder.path()));
+    assert_eq!(tree.pending().len(), 1);
+    // The version that it was made of is gone: what is left of it is in the new one.
+    let reader = open(&tree, "f", OpenMode::read(false)).unwrap().handle;
+    assert_eq!(read(&tree, reader, 0, 100).unwrap(), made.bytes);
+    tree.release(reader).unwrap();
+    assert_eq!(failed(&tree), 0);
+    assert_eq!(memory.object("f").unwrap().etag, made.etag);
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
+fn what_another_client_has_replaced_stays_and_so_does_what_was_written() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(100));
+    let tree = memory.tree(with(folder.path()));
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 5, b"new").unwrap();
+    read(&tree, handle, 0, 100).unwrap();
+    memory.put("f", b"of another client".to_vec());
+    assert_eq!(tree.sync(handle).map_err(|error| error.errno), Err(libc::ESTALE));
+    assert_eq!(write(&tree, handle, 0, b"x"), Err(libc::ESTALE));
+    assert_eq!(closed(&tree, handle), Err(libc::ESTALE));
+    assert_eq!(memory.object("f").unwrap().bytes, b"of another client");
+    // It is tried no more, and kept for people.
+    assert_eq!(failed(&tree), 0);
+    assert_eq!(files_below(folder.path()), ["0.data", "0.record", "lock"]);
+}
+
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(3 * MIB));
+    let staging = staging(folder.path(), Some(MIB as u64));
+    let tree = memory.tree(Config { staging: Some(staging.clone()), ..minute() });
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 0, &[1; MIB]).unwrap();
+    assert_eq!(write(&tree, handle, 2 << 20, b"x"), Err(libc::ENOSPC));
+    // What is there can be changed, and read, and published.
+    write(&tree, handle, 7, b"again").unwrap();
+    assert_eq!(read(&tree, handle, 2 << 20, 4).unwrap(), pattern(3 * MIB)[2 * MIB..2 * MIB + 4]);
+    tree.sync(handle).unwrap();
+    let mut expected = pattern(3 * MIB);
+    expected[..MIB].fill(1);
+    expected[7..12].copy_from_slice(b"again");
+    assert!(memory.object("f").unwrap().bytes == expected);
+    closed(&tree, handle).unwrap();
+    assert_eq!(staging.used_bytes(), 0);
+}
+
+#[test]
+fn a_file_whose_name_is_removed_is_published_by_nobody() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    write(&tree, handle, 5, b"x").unwrap();
+    write(&tree, handle, 0, b"y").unwrap();
+    memory.refuse(ErrorKind::Network);
+    tree.sync(handle).unwrap_err();
+    memory.refuse(None);
+    tree.remove_file(ROOT, OsStr::new("f")).unwrap();
+    assert_eq!(read(&tree, handle, 0, 10).unwrap(), b"y\0\0\0\0x");
+    write(&tree, handle, 1, b"z").unwrap();
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.objects().len(), 0);
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
+fn handles_that_only_read_see_what_is_written() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(100));
+    let tree = memory.tree(with(folder.path()));
+    let before = open(&tree, "f", OpenMode::read(false)).unwrap().handle;
+    let writer = open(&tree, "f", to_write()).unwrap().handle;
+    write(&tree, writer, 5, b"new").unwrap();
+    let after = open(&tree, "f", OpenMode::read(false)).unwrap().handle;
+    for handle in [before, after] {
+        assert_eq!(read(&tree, handle, 4, 5).unwrap(), [&pattern(5)[4..], b"new", &pattern(9)[8..]].concat());
+    }
+    closed(&tree, writer).unwrap();
+    for handle in [before, after] {
+        assert_eq!(read(&tree, handle, 5, 3).unwrap(), b"new");
+        tree.release(handle).unwrap();
+    }
+}
+
+/// Beside a vector of bytes, whatever is done to a file, and whatever fails in between.
+#[test]
+fn does_what_a_vector_does() {
+    for seed in 0..12_u64 {
+        let mut state = seed * 2 + 1;
+        let mut chance = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+        let mut file = pattern(chance(24 << 20) as usize);
+        memory.put("f", file.clone());
+        let mut tree = memory.tree(with(folder.path()));
+        let mut handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+        for step in 0..60 {
+            let at = chance(file.len() as u64 + (1 << 20)) as usize;
+            let most = if chance(4) == 0 { 1 << 20 } else { 9000 };
+            let count = 1 + chance(most) as usize;
+            match chance(10) {
+                0..4 => {
+                    let bytes: Vec<u8> = (0..count).map(|byte| (byte + step) as u8).collect();
+                    write(&tree, handle, at as u64, &bytes).unwrap();
+                    if file.len() < at + count {
+                        file.resize(at + count, 0);
+                    }
+                    file[at..at + count].copy_from_slice(&bytes);
+                }
+                4..7 => {
+                    let end = (at + count).min(file.len());
+                    let expected = file.get(at..end).unwrap_or_default();
+                    assert!(read(&tree, handle, at as u64, count).unwrap() == expected, "{seed} {step}");
+                }
+                7 => {
+                    // Cut to nothing it would be a new file.
+                    let size = at.max(1);
+                    assert_eq!(cut(&tree, "f", size as u64), Ok(size as u64));
+                    file.resize(size, 0);
+                }
+                8 => {
+                    tree.sync(handle).unwrap();
+                    assert!(memory.object("f").unwrap().bytes == file, "{seed} {step}");
+                }
+                _ => {
+                    let is_away = chance(2) == 0;
+                    memory.refuse(is_away.then_some(ErrorKind::Network));
+                    let ended = closed(&tree, handle);
+                    memory.refuse(None);
+                    if is_away && chance(2) == 0 {
+                        let was_pending = ended.is_err();
+                        drop(tree);
+                        tree = memory.tree(with(folder.path()));
+                        assert_eq!(tree.pending().len(), usize::from(was_pending), "{seed} {step}");
+                    }
+                    handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+                }
+            }
+        }
+        closed(&tree, handle).unwrap();
+        assert!(memory.object("f").unwrap().bytes == file, "{seed}");
+    }
+}
+
+/// What was not asked to be published when the power went is as it was before.
+#[test]
+fn a_record_of_another_boot_is_believed_only_if_it_was_synchronized() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(100));
+    {
+        let tree = memory.tree(with(folder.path()));
+        let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+        write(&tree, handle, 5, b"new").unwrap();
+        memory.refuse(ErrorKind::Network);
+        tree.sync(handle).unwrap_err();
+        memory.refuse(None);
+        assert_eq!(
+            tree.open(1, to_write(), nobody()).map(drop).map_err(|error| error.errno),
+            Err(libc::EISDIR)
+        );
+    }
+    let session = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let record = std::fs::read_to_string(session.join("0.record")).unwrap();
+    assert!(!record.contains("boot "), "it was synchronized: {record}");
+    std::fs::write(session.join("0.record"), record.replacen("\n", "\nboot of-another-time\n", 1)).unwrap();
+    let tree = memory.tree(with(folder.path()));
+    assert_eq!(tree.pending(), []);
+    assert_eq!(memory.object("f").unwrap().bytes, pattern(100));
+}
