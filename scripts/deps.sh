@@ -14,6 +14,8 @@ VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 # And what stands before them and breaks the link on demand.
 TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 # The specification of Kubernetes volumes, as tests.
+# Exercises a file in random order (a rewrite of Apple's fsx).
+FSX=0.3.2
 CSI_SANITY=github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.6.0
 
 # What the newest of them asks for in its go.mod: 1.25.
@@ -51,6 +53,7 @@ fi
 minio=$cache/minio-${MINIO##*@}/minio
 versitygw=$cache/versitygw-${VERSITYGW##*@}/versitygw
 toxiproxy=$cache/toxiproxy-${TOXIPROXY##*@}/server
+fsx=$cache/fsx-$FSX/bin/fsx
 csi_sanity=$cache/csi-sanity-${CSI_SANITY##*@}/csi-sanity
 # Named after what they are made of, so that a change there makes them anew.
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
@@ -94,6 +97,7 @@ list() {
     line versitygw "$(found "$versitygw" || echo "missing: go install, about 2 minutes on two cores")"
     line toxiproxy "$(found "$toxiproxy" || echo "missing: go install, less than a minute")"
     line csi-sanity "$(found "$csi_sanity" || echo "missing: go install, about a minute")"
+    line fsx "$(found "$fsx" || echo "missing: cargo install, about a minute")"
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors, about a minute")"
@@ -113,7 +117,7 @@ found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
 
 nothing_missing() {
     [ -z "$(missing_packages)" ] && leads bin/minio "$minio" && leads bin/versitygw "$versitygw" &&
-        leads bin/toxiproxy "$toxiproxy" && leads bin/csi-sanity "$csi_sanity" &&
+        leads bin/toxiproxy "$toxiproxy" && leads bin/csi-sanity "$csi_sanity" && leads bin/fsx "$fsx" &&
         leads bin/ossutil "$oss_clients/ossutil" && leads bin/oss-go "$oss_clients/oss-go" &&
         [ -x "$python/whole" ] && leads python "$python" &&
         [ -x "$package_python/whole" ] && leads package-python "$package_python" &&
@@ -128,6 +132,7 @@ install_missing() {
     install_go "$versitygw" "$VERSITYGW" 2
     install_go "$toxiproxy" "$TOXIPROXY" 1
     install_go "$csi_sanity" "$CSI_SANITY" 1
+    install_fsx
     install_oss_clients
     install_python
     install_package_python
@@ -138,6 +143,7 @@ install_missing() {
     as_owner ln -sfn "../versitygw-${VERSITYGW##*@}/versitygw" "$cache/bin/versitygw"
     as_owner ln -sfn "../toxiproxy-${TOXIPROXY##*@}/server" "$cache/bin/toxiproxy"
     as_owner ln -sfn "../csi-sanity-${CSI_SANITY##*@}/csi-sanity" "$cache/bin/csi-sanity"
+    as_owner ln -sfn "../fsx-$FSX/bin/fsx" "$cache/bin/fsx"
     as_owner ln -sfn "../${oss_clients##*/}/ossutil" "$cache/bin/ossutil"
     as_owner ln -sfn "../${oss_clients##*/}/oss-go" "$cache/bin/oss-go"
     as_owner ln -sfn "${python##*/}" "$cache/python"
@@ -180,6 +186,17 @@ install_go() {
         nice go install "$2"
     as_owner mv "$1.building/${1##*/}" "$1"
     as_owner rmdir "$1.building"
+}
+
+install_fsx() {
+    [ -x "$fsx" ] && return
+    say "cargo install fsx $FSX (about a minute on two cores)"
+    as_owner rm -rf "$cache/fsx.building"
+    # Sudo's PATH has no rustup.
+    as_owner env PATH="$PATH:$home/.cargo/bin" nice \
+        cargo install --quiet --locked --version "$FSX" --root "$cache/fsx.building" fsx
+    as_owner rm -rf "$cache/fsx-$FSX"
+    as_owner mv "$cache/fsx.building" "$cache/fsx-$FSX"
 }
 
 # ossutil, and a program of ours around the OSS Go SDK.

@@ -296,7 +296,7 @@ pub struct Mount {
     #[arg(value_name = "SOURCE", value_hint = ValueHint::Url)]
     pub source: String,
     /// An empty folder, or /dev/fd/N for a descriptor of /dev/fuse that was mounted before
-    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath, required_unless_present = "upgrade")]
+    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath, required_unless_present_any = ["upgrade", "recover"])]
     pub mount_point: Option<PathBuf>,
     /// Options as in fstab, with commas between: mount(8)'s own, every knob (memory=1GiB,
     /// attribute_lifetime=10s), those of ossfs 2.0; may be given several times
@@ -316,6 +316,10 @@ pub struct Mount {
     /// Ask the origin whether it can be mounted, and mount nothing
     #[arg(long, help_heading = "Mounting")]
     pub dry_run: bool,
+    /// `flatout mount SOURCE --staging DIR --recover`: upload what killed mounts of SOURCE have left
+    /// there, and mount nothing. A mount with that folder does so, too
+    #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "dry_run", "log"])]
+    pub recover: bool,
     /// Serve the numbers to Prometheus at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_metrics_address, help_heading = "Mounting")]
     pub metrics: Option<SocketAddr>,

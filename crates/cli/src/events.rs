@@ -396,6 +396,17 @@ pub struct Mountable {
     pub note: Option<String>,
 }
 
+/// A staged file that `mount --recover` has uploaded, or why it could not.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "recovered")]
+pub struct Recovered {
+    pub source: String,
+    /// Below the source.
+    pub path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A mount that was ended, or what was left of one.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unmounted")]

@@ -34,5 +34,5 @@ pub use plan::{MountPlan, MountSource};
 pub use renames::end_renames;
 pub use running::{RunningMount, running_mounts, stats_of};
 pub use session::{
-    Handover, MountSession, NotNow, Shutdown, StandingMount, lasting_mount, list_root, take_over,
+    Handover, MountSession, NotNow, Shutdown, StandingMount, lasting_mount, list_root, staged_of, take_over,
 };

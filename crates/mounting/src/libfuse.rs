@@ -203,7 +203,7 @@ const S3FS: &[ForeignOption] = &[
     row("check_cache_dir_exist", "", Refused(DISK)),
     row("ensure_diskfree", "0", Is(&["0"], DISK)),
     row("free_space_ratio", "10", Refused(DISK)),
-    row("tmpdir", "/tmp", Refused(DISK)),
+    row("tmpdir", "/tmp", Knob("staging", Same)),
     row("default_acl", "private", Refused(STORED)),
     row("acl", "private", Refused(STORED)),
     row("storage_class", "standard", Refused(STORED)),

@@ -142,7 +142,7 @@ fn names_of_ossfs_are_understood() {
 fn what_holds_anyway_may_be_stated() {
     let stated = "ignore_fsync=true,d=false,enable_xattr=false,fuse_device_fd=-1,auto_create_bucket=false,\
                   credential_refresh_interval=0,memory_data_cache_size=0,disk_data_cache_size=0,prefetch_chunks=0,\
-                  enable_appendable_object=False,set_mime_for_rename_dst=0,ram_role=,temp_dir=,oss_bucket_prefix=";
+                  enable_appendable_object=False,set_mime_for_rename_dst=0,ram_role=,oss_bucket_prefix=";
     assert_eq!(taken(stated), MountOptions::default());
     check_refused("d", &["-o d: ", "log=FILE"]);
     check_refused("sync_upload=false", &["close publishes"]);

@@ -10,7 +10,7 @@ pub const SENT: &str =
     "how parts are sent follows the link: leave it out, or write part-size=SIZE, parallel=N";
 const RENAMES: &str = "write rename-limit=0: then mv copies folders file by file";
 const APPENDABLE: &str = "new objects are no appendable ones: leave it out";
-const STAGING: &str = "files are written from their start to their end: leave it out";
+const STAGING: &str = "staging=DIR is bounded by staging-size=SIZE: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";
 pub const FOUND: &str =
     "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
@@ -139,7 +139,7 @@ pub const ROWS: &[ForeignOption] = &[
     row("enable_appendable_object", "false", Is(&["false", "0"], APPENDABLE)),
     row("appendable_object_autoswitch_threshold", "0", Is(&["0"], APPENDABLE)),
     row("enable_crc64", "true", Is(&["true", "1"], "what is sent is verified: write no-verify not to")),
-    row("temp_dir", "", Refused(STAGING)),
+    row("temp_dir", "", Knob("staging", Same)),
     row("random_write_chunk_size", "2097152", Refused(STAGING)),
     row("random_write_max_file_size", "107374182400", Refused(STAGING)),
     row("temp_dir_free_bytes", "1073741824", Refused(STAGING)),

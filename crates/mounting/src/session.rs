@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use flatout_mount::{
     Granted, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter,
 };
 use flatout_settings::Settings;
-use flatout_tree::{Config, RenameJournal, Tree, TreeRoot, UploadNotes};
+use flatout_tree::{Config, RenameJournal, StagingFolder, Tell, Tree, TreeRoot, UploadNotes};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
@@ -33,12 +34,17 @@ const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 
 /// Lists the root, and returns the tree with a line to show about it, if there is one. Nothing is mounted.
 /// This blocks for as long as the origin takes: a caller that may have to give up runs it on a thread of its
-/// own.
+/// own. Without a log nothing is to be mounted, and what was staged is left alone.
 ///
 /// # Errors
-/// The origin's refusal, or the source is an object.
-pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option<String>), Error> {
-    let tree = Tree::new(client.clone(), plan.source.root.clone(), config(plan)).map_err(refused_root)?;
+/// The origin's refusal, the source is an object, or the folder for staged files cannot be written to.
+pub fn list_root(
+    client: &Arc<Client>,
+    plan: &MountPlan,
+    log: Option<&Arc<MountLog>>,
+) -> Result<(Tree, Option<String>), Error> {
+    let config = Config { staging: staging(plan, log)?, ..config(plan) };
+    let tree = Tree::new(client.clone(), plan.source.root.clone(), config).map_err(refused_root)?;
     let note = look_for_object(client, &plan.source.root, &tree)?;
     Ok((tree, note))
 }
@@ -57,7 +63,8 @@ pub fn take_over(
     client.know_origins();
     // A rename that is asked for again is to find it whole, or not begun; until then it waits.
     end_renames_of_standing(client, plan, log);
-    let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config(plan), mount.table());
+    let config = Config { staging: staging(plan, Some(log))?, ..config(plan) };
+    let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config, mount.table());
     tree.ok_or_else(|| {
         let cause = "what the kernel knows of it was not kept whole: there was not enough memory";
         Error::new(ErrorKind::LocalIo, cause)
@@ -113,6 +120,21 @@ fn upload_notes(plan: &MountPlan) -> Option<Arc<dyn UploadNotes>> {
     Some(Arc::new(Unfinished::begin(folder, (&source, &origin))?))
 }
 
+fn staging(plan: &MountPlan, log: Option<&Arc<MountLog>>) -> Result<Option<Arc<StagingFolder>>, Error> {
+    let mount = &plan.settings.mount;
+    let (Some(folder), Some(log), false) = (&mount.staging, log, mount.read_only) else { return Ok(None) };
+    let (source, origin) = plan.identity();
+    let tell = Tell(Box::new(error_logger(log)));
+    StagingFolder::open(Path::new(folder), (&source, &origin), mount.staging_bytes, tell).map(Some)
+}
+
+/// Records of files of this source that no mount has uploaded, in the folder for staged files.
+pub fn staged_of(plan: &MountPlan) -> Vec<PathBuf> {
+    let (source, origin) = plan.identity();
+    let folder = plan.settings.mount.staging.as_deref().map(Path::new);
+    folder.map_or_else(Vec::new, |folder| StagingFolder::records(folder, (&source, &origin)))
+}
+
 fn rename_journal(plan: &MountPlan) -> Option<Arc<dyn RenameJournal>> {
     let (folder, (source, origin)) = (plan.state_folder.as_deref()?, plan.identity());
     Some(Arc::new(RenameRecords::new(folder, (&source, &origin), plan.is_ending_renames.clone())))
@@ -151,6 +173,7 @@ fn config(plan: &MountPlan) -> Config {
         rename_journal: rename_journal(plan),
         buffers_bytes: plan.settings.memory_bytes / SHARE_OF_BUFFERS,
         upload_notes: upload_notes(plan),
+        staging: None,
     }
 }
 
@@ -187,7 +210,7 @@ impl MountSession {
         standing: Option<StandingMount>,
     ) -> Result<MountSession, Error> {
         let tree = Arc::new(tree);
-        let observer = Observer { on_error: Some(error_logger(log)), ..Observer::default() };
+        let observer = Observer { on_error: Some(Arc::new(error_logger(log))), ..Observer::default() };
         let timings = observer.timings.clone();
         let (options, files) = (options(&plan), tree.clone());
         let served = match standing {
@@ -244,7 +267,28 @@ impl MountSession {
             Ok(_) => "unmounted",
             Err(_) => "broken off",
         });
+        self.publish_staged();
         ended.map(drop)
+    }
+}
+
+impl MountSession {
+    /// Tries once more what is staged and could not be uploaded.
+    fn publish_staged(&self) {
+        let tree = &self.handover.tree;
+        if tree.pending().is_empty() {
+            return;
+        }
+        tree.publish_pending();
+        let left = tree.pending();
+        if let Some((first, _)) = left.first() {
+            let folder = self.plan.settings.mount.staging.as_deref().unwrap_or_default();
+            let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
+            self.log.say(&format!(
+                "{first}{more}: not uploaded, and kept in {folder}: the next mount of {} with that folder uploads it",
+                self.plan.source
+            ));
+        }
     }
 }
 
@@ -313,9 +357,9 @@ fn no_threads(error: &io::Error) -> Error {
 }
 
 /// Writes to the log why a request failed: the program sees an errno only.
-fn error_logger(log: &Arc<MountLog>) -> Arc<dyn Fn(&Error) + Send + Sync> {
+fn error_logger(log: &Arc<MountLog>) -> impl Fn(&Error) + Send + Sync + use<> {
     let log = log.clone();
-    Arc::new(move |error| {
+    move |error: &Error| {
         // The program that asked was killed.
         if error.kind() != ErrorKind::Cancelled {
             let hint = match error.kind() {
@@ -327,7 +371,7 @@ fn error_logger(log: &Arc<MountLog>) -> Arc<dyn Fn(&Error) + Send + Sync> {
             let about = format!("{} {}", error.doing(), error.object());
             log.say_limited(error.kind().name(), &about, &format!("{error}{hint}"));
         }
-    })
+    }
 }
 
 fn options(plan: &MountPlan) -> flatout_mount::Options {
@@ -430,6 +474,15 @@ impl StatsSource {
                 content_bytes_now: read.held_bytes,
                 names_bytes_now: names.held_bytes_now,
             },
+            staging: tree.staged_bytes().map(|bytes_now| {
+                let pending: Vec<String> = tree.pending().into_iter().map(|(path, _)| path).collect();
+                let pending_now = pending.len() as u64;
+                stats::StagingStats {
+                    bytes_now,
+                    pending_now,
+                    pending: pending.into_iter().take(NAMED_MOST).collect(),
+                }
+            }),
             process: ProcessStats::look(),
         }
     }

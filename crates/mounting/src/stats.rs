@@ -32,6 +32,9 @@ pub struct MountStats {
     #[serde(default)]
     pub origin: OriginTotals,
     pub memory: MemoryStats,
+    /// With a folder for staged files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<StagingStats>,
     pub process: ProcessStats,
 }
 
@@ -171,6 +174,16 @@ pub struct MemoryStats {
     pub content_bytes_now: u64,
     /// Names, inodes, listings.
     pub names_bytes_now: u64,
+}
+
+/// Files that are written in any order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StagingStats {
+    /// On the local disk.
+    pub bytes_now: u64,
+    /// Closed files that wait to be uploaded, and the first of them by their paths.
+    pub pending_now: u64,
+    pub pending: Vec<String>,
 }
 
 /// The process, as the kernel counts it.

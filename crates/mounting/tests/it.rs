@@ -68,7 +68,7 @@ impl Mount {
             move |line| written.lock().unwrap().push(line.to_owned()),
             |hint| format!("{hint:?}"),
         ));
-        let (tree, note) = list_root(&buckets.client(), &plan).unwrap();
+        let (tree, note) = list_root(&buckets.client(), &plan, None).unwrap();
         assert_eq!(note, None);
         let endpoints = StatusEndpoints::bind(&[folder.path().join("status")], None).unwrap();
         let shutdown = Shutdown::default();
@@ -128,7 +128,7 @@ fn a_shutdown_before_the_mount_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let (plan, log) =
         (plan("s3://bucket", folder.path(), ""), Arc::new(MountLog::new(|_| {}, |hint| format!("{hint:?}"))));
-    let (tree, _) = list_root(&buckets.client(), &plan).unwrap();
+    let (tree, _) = list_root(&buckets.client(), &plan, None).unwrap();
     let shutdown = Shutdown::default();
     shutdown.request(false).unwrap();
     let endpoints = StatusEndpoints::bind(&[], None).unwrap();
@@ -141,7 +141,8 @@ fn a_root_that_cannot_be_mounted_is_refused_with_what_to_do() {
     let buckets = Buckets::new(&["bucket"]);
     let folder = tempfile::tempdir().unwrap();
     let check = |source: &str, kind: ErrorKind, says: &str, hint: Option<&str>| {
-        let refused = list_root(&buckets.client(), &plan(source, folder.path(), "")).map(drop).unwrap_err();
+        let refused =
+            list_root(&buckets.client(), &plan(source, folder.path(), ""), None).map(drop).unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused}");
         assert!(refused.to_string().starts_with(says), "{refused}");
         let shown = refused.hint().map(ToString::to_string);
@@ -150,6 +151,6 @@ fn a_root_that_cannot_be_mounted_is_refused_with_what_to_do() {
     let folder_of_it = Some("mount the folder that it lies in: s3://bucket");
     check("s3://bucket/file", ErrorKind::Usage, "mount: s3://bucket/file: is an object", folder_of_it);
     check("s3://none", ErrorKind::NotFound, "mount: s3://none: ", None);
-    let (_, note) = list_root(&buckets.client(), &plan("s3://bucket/none", folder.path(), "")).unwrap();
+    let (_, note) = list_root(&buckets.client(), &plan("s3://bucket/none", folder.path(), ""), None).unwrap();
     assert!(note.unwrap().starts_with("mount: s3://bucket/none/: nothing lies under this prefix"));
 }

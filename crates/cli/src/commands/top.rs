@@ -158,6 +158,18 @@ fn table(
     columns: Option<usize>,
 ) -> Vec<String> {
     let mut lines = if looks.is_empty() { Vec::new() } else { served(looks, before, columns) };
+    lines.extend(looks.iter().filter_map(|look| {
+        let MountStats { source, mount_point, staging, .. } = &look.numbers;
+        let staging = staging.as_ref().filter(|staging| staging.pending_now > 0)?;
+        let first = staging.pending.first().map_or("", String::as_str);
+        let more = match staging.pending_now - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let bytes = format_size(staging.bytes_now);
+        let what = format!("{first}{more}: not uploaded yet, and tried again");
+        Some(one_line(&format!("staged: {source} on {mount_point}: {what}; {bytes} are on the disk")))
+    }));
     lines.extend(held.iter().map(|mount| {
         let HeldMount { source, mount_point, pid, held_by } = mount;
         let says: Vec<&str> = held_by.iter().map(|holder| holder.says.as_str()).collect();

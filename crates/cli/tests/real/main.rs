@@ -29,6 +29,7 @@ mod replaced;
 mod s3_clients;
 mod served;
 mod shells;
+mod staging;
 mod sync;
 mod tls;
 mod uploads;

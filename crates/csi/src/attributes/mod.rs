@@ -28,6 +28,7 @@ const AWS_ROLE: &str = "eks.amazonaws.com/role-arn";
 const ALIBABA_ROLE: &str = "pod-identity.alibabacloud.com/role-name";
 
 const NO_PROFILE: &str = "an engine has no profiles: name a Secret (nodePublishSecretRef) or a role";
+const NO_STAGING: &str = "an engine has no disk of its own: files of volumes are written from start to end";
 const NO_ROLE: &str = "the pod's service account names no role in pod-identity.alibabacloud.com/role-name, or \
                        node.readServiceAccounts of the chart is false: write roleName, or roleArn and \
                        oidcProviderArn";
@@ -175,6 +176,9 @@ impl Attributes {
                     }
                 }
                 None => match knob_of(key) {
+                    Some(Knob { name: "staging" | "staging-size", .. }) => {
+                        return Err(refused(key, NO_STAGING));
+                    }
                     Some(Knob { name: "profile", .. }) => return Err(refused(key, NO_PROFILE)),
                     Some(_) if value.is_empty() => {}
                     Some(knob) => sorted.knobs.push((knob.name, value.to_owned())),
@@ -409,9 +413,11 @@ fn check_options(key: &str, lists: &[String]) -> Result<(), AttributeError> {
     if let Some((name, _)) = of_driver.iter().find(|(_, is_set)| *is_set) {
         return Err(refused(key, format!("-o {name}: {NOT_OF_A_VOLUME}")));
     }
-    match options.knobs.iter().any(|(name, _)| *name == "profile") {
-        true => Err(refused(key, format!("-o profile: {NO_PROFILE}"))),
-        false => Ok(()),
+    let unknown_here = [("profile", NO_PROFILE), ("staging", NO_STAGING), ("staging-size", NO_STAGING)];
+    let is_set = |(name, _): &&(&str, &str)| options.knobs.iter().any(|(known, _)| known == name);
+    match unknown_here.iter().find(is_set) {
+        Some((name, why)) => Err(refused(key, format!("-o {name}: {why}"))),
+        None => Ok(()),
     }
 }
 

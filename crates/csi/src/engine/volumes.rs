@@ -139,7 +139,7 @@ impl Serving {
         let (parts, mut plan) = self.parts(assignment)?;
         plan.mount_point = self.folder.mounts().join(&parts.assignment.key);
         flatout_mounting::end_renames(&parts.connected.client, &plan, &parts.log);
-        let (tree, note) = flatout_mounting::list_root(&parts.connected.client, &plan)?;
+        let (tree, note) = flatout_mounting::list_root(&parts.connected.client, &plan, Some(&parts.log))?;
         Ok(Prepared { parts, plan, tree, note })
     }
 

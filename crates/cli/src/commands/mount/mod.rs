@@ -4,6 +4,7 @@ mod command;
 mod daemon;
 pub mod helper;
 mod notify;
+mod recover;
 mod serve;
 mod supervise;
 
@@ -25,6 +26,9 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     }
     if args.upgrade {
         return supervise::upgrade(args, console);
+    }
+    if args.recover {
+        return recover::run(args, console);
     }
     if args.reports {
         return in_background(args, console);

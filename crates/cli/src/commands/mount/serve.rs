@@ -30,7 +30,7 @@ use crate::{hint, origin};
 /// The origin's refusal, or a signal.
 pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<String>, Failure> {
     let client = Arc::new(client(command, console)?);
-    list_root(command, &client, console, |_, _| {}).map(|(_, note)| note)
+    list_root(command, &client, None, console, |_, _| {}).map(|(_, note)| note)
 }
 
 /// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages
@@ -148,7 +148,7 @@ pub fn on_terminal(quiet: bool) -> impl FnMut(&str) {
     }
 }
 
-fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> {
+pub fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> {
     let client = origin::silent_client(&command.knobs, &[command.plan.source.dialect])?;
     // Other notes about settings are among the command's.
     if let Some(note) = client.note() {
@@ -164,9 +164,9 @@ pub fn first_look(
     log: &Arc<MountLog>,
     console: &Console,
 ) -> Result<(Tree, Option<String>), Failure> {
-    let log = log.clone();
-    list_root(command, client, console, move |client, plan| {
-        flatout_mounting::end_renames(client, plan, &log);
+    let ends = log.clone();
+    list_root(command, client, Some(log), console, move |client, plan| {
+        flatout_mounting::end_renames(client, plan, &ends);
     })
 }
 
@@ -175,10 +175,11 @@ pub fn first_look(
 fn list_root(
     command: &MountCommand,
     client: &Arc<Client>,
+    log: Option<&Arc<MountLog>>,
     console: &Console,
     first: impl FnOnce(&Arc<Client>, &MountPlan) + Send + 'static,
 ) -> Result<(Tree, Option<String>), Failure> {
-    let (client, plan) = (client.clone(), command.plan.clone());
+    let (client, plan, log) = (client.clone(), command.plan.clone(), log.cloned());
     let (listed, outcome) = mpsc::channel();
     let armed = console.interrupt.arm();
     let interrupted = listed.clone();
@@ -189,7 +190,7 @@ fn list_root(
     let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
         first(&client, &plan);
         // Nobody waits any more where a signal was faster.
-        let _ = listed.send(flatout_mounting::list_root(&client, &plan).map_err(Failure::from));
+        let _ = listed.send(flatout_mounting::list_root(&client, &plan, log.as_ref()).map_err(Failure::from));
     });
     thread.map_err(|error| Failure::local("mount", "threads", &error))?;
     outcome.recv().unwrap_or_else(|_| Err(Failure::internal("mount: the root's first listing panicked")))

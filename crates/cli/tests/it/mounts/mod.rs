@@ -14,6 +14,7 @@ mod renames;
 mod semantics;
 mod sequences;
 mod services;
+mod staging;
 mod takeovers;
 mod versions;
 mod writers;
