@@ -123,16 +123,23 @@ fn upload_notes(plan: &MountPlan) -> Option<Arc<dyn UploadNotes>> {
 fn staging(plan: &MountPlan, log: Option<&Arc<MountLog>>) -> Result<Option<Arc<StagingFolder>>, Error> {
     let mount = &plan.settings.mount;
     let (Some(folder), Some(log), false) = (&mount.staging, log, mount.read_only) else { return Ok(None) };
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+    if !plan.mount_point.as_os_str().is_empty() && absolute.starts_with(&plan.mount_point) {
+        let cause = "it would lie in the mount itself";
+        return Err(Error::new(ErrorKind::Usage, cause)
+            .during("use", folder)
+            .with_hint("name a folder of a local disk by --staging"));
+    }
     let (source, origin) = plan.identity();
     let tell = Tell(Box::new(error_logger(log)));
     StagingFolder::open(Path::new(folder), (&source, &origin), mount.staging_bytes, tell).map(Some)
 }
 
-/// Records of files of this source that no mount has uploaded, in the folder for staged files.
+/// What is left in the folder for staged files of this source, and no mount has: records, and conflicts.
 pub fn staged_of(plan: &MountPlan) -> Vec<PathBuf> {
     let (source, origin) = plan.identity();
     let folder = plan.settings.mount.staging.as_deref().map(Path::new);
-    folder.map_or_else(Vec::new, |folder| StagingFolder::records(folder, (&source, &origin)))
+    folder.map_or_else(Vec::new, |folder| StagingFolder::left(folder, (&source, &origin)))
 }
 
 fn rename_journal(plan: &MountPlan) -> Option<Arc<dyn RenameJournal>> {

@@ -344,7 +344,11 @@ impl<S: ObjectStore> Changes<S> {
         };
         let _moving = Moving::begin(&self.names, ino);
         if self.names.table().is_written_below(ino) {
-            return Err(busy(&source, "a file in it is being written", "close the file first"));
+            return Err(busy(
+                &source,
+                "a file in it is being written, or waits to be uploaded",
+                "close the file first",
+            ));
         }
         let replaced = if is_there { Some(self.folder(to.0, to.1)?) } else { None };
         let marker = replaced.map(|replaced| self.check_empty(replaced)).transpose()?.flatten();
@@ -476,6 +480,9 @@ impl<S: ObjectStore> Changes<S> {
                 Some(_) => self.writers.set_len(node, size),
                 None => Err(cannot_cut(&location, from, size)),
             };
+        }
+        if self.writers.is_pending(node) {
+            return self.writers.set_len(node, 0);
         }
         if let Some(writer) = self.writers.of(node) {
             self.writers.clear(node, &writer);

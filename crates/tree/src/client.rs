@@ -10,7 +10,7 @@ use flatout_engine::{
 use flatout_wire::checksum::Coverage;
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
-use flatout_wire::object_options::Condition;
+use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -65,11 +65,13 @@ impl ObjectStore for Client {
         &self,
         to: &Location,
         path: &Path,
+        as_: &ObjectOptions,
         edits: Option<(Object, Vec<EditedPart>)>,
         condition: Condition,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Stored, Error> {
-        let mut put = Put::new(to.clone(), Source::File(path.to_owned())).on_condition(condition);
+        let put = Put::new(to.clone(), Source::File(path.to_owned())).with_options(as_.clone());
+        let mut put = put.on_condition(condition);
         if let Some((object, parts)) = edits {
             put = put.editing(object, parts);
         }
@@ -126,7 +128,7 @@ impl ObjectStore for Client {
         let of_all = stat.checksums.iter().filter(|checksum| checksum.kind == Coverage::Full);
         let checksums = of_all.map(|checksum| (checksum.algorithm, checksum.value)).collect();
         let is_appendable = stat.object_type.as_deref() == Some("Appendable");
-        Ok(Head { checksums, is_appendable, ..head_of(stat.version) })
+        Ok(Head { checksums, is_appendable, metadata: stat.metadata, ..head_of(stat.version) })
     }
 
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {

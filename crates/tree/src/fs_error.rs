@@ -24,6 +24,12 @@ impl FsError {
         FsError { errno, cause: Some(Arc::new(cause)) }
     }
 
+    /// Whether asking for something else would fail as well, and wait as long.
+    pub(crate) fn is_of_origin_away(&self) -> bool {
+        let kind = self.cause.as_ref().map(|cause| cause.kind());
+        matches!(kind, Some(ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled))
+    }
+
     /// `ENOENT`.
     pub(crate) fn absent() -> FsError {
         FsError::of(libc::ENOENT)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flatout_engine::{AppendPosition, Bucket, Dialect, EditedPart, Entry, Error, Object, UploadEnded};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
-use flatout_wire::object_options::Condition;
+use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::files::{Cancel, Slices, WriteMoment};
 
@@ -59,6 +59,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         &self,
         to: &Location,
         path: &Path,
+        as_: &ObjectOptions,
         edits: Option<(Object, Vec<EditedPart>)>,
         condition: Condition,
         notes: Option<Arc<dyn UploadNotes>>,
@@ -185,6 +186,8 @@ pub struct Head {
     pub checksums: Vec<(Algorithm, u64)>,
     /// It was made by appends, and takes more of them (OSS).
     pub is_appendable: bool,
+    /// Names without a prefix.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// An object that is being written. Dropping it deletes what was sent, and waits for that; nothing appears.

@@ -60,6 +60,18 @@ pub(crate) fn unpublished(location: &Location) -> Error {
         .with_hint("read it once its writer has closed it")
 }
 
+/// What is uploaded late must not replace what is newer.
+pub(crate) fn replaced_since(location: &Location) -> FsError {
+    let cause = "another client has replaced or removed it since: what was staged stays on the disk";
+    Error::new(ErrorKind::Changed, cause).during("upload", location).into()
+}
+
+/// The next mount would not know of it.
+pub(crate) fn not_noted(location: &Location, error: &FsError) -> Error {
+    let cause = format!("{error}; and the disk takes no note of it: it is lost if this mount is killed");
+    Error::new(ErrorKind::LocalIo, cause).during("stage", location)
+}
+
 /// An object to be appended to is another one.
 pub(crate) fn grown(location: &Location) -> FsError {
     let cause = "another client has appended to it, or replaced it, since it was opened";

@@ -86,8 +86,10 @@ pub(crate) struct Work<S: ObjectStore> {
     takes_no_appends: bool,
     /// A version that this very write has made, of which nobody has heard.
     untold: Option<Stored>,
-    /// Another mount has left it.
-    is_left: bool,
+    /// It is published later than it was asked for: another mount has left it, or an attempt has failed.
+    is_late: bool,
+    /// The version that was there when it was cut to nothing.
+    replaces: Option<Object>,
 }
 
 struct Published<S: ObjectStore> {
@@ -129,6 +131,12 @@ impl<S: ObjectStore> FileWriter<S> {
     ) -> FileWriter<S> {
         let content = Content::Buffered(buffers.empty());
         FileWriter::of(store, buffers, (location, condition), None, content, kept)
+    }
+
+    /// Of a writer of a new file: the version that it replaces.
+    pub(crate) fn replacing(self, version: Object) -> FileWriter<S> {
+        self.work().replaces = Some(version);
+        self
     }
 
     /// A writer that goes on from a version.
@@ -180,7 +188,8 @@ impl<S: ObjectStore> FileWriter<S> {
                 is_kept_unsent: false,
                 takes_no_appends: false,
                 untold: None,
-                is_left: false,
+                is_late: false,
+                replaces: None,
             }),
             grown: Condvar::new(),
             goes_on,
@@ -292,6 +301,7 @@ impl<S: ObjectStore> FileWriter<S> {
             Content::Staged(_) => Ok(false),
             _ => work.try_append(&self.store, &self.buffers, bytes, goes_on),
         };
+        self.is_staged.store(work.is_staged(), Ordering::Release);
         let wrote = taken.map_err(|error| work.fail(error))?;
         if wrote {
             work.is_dirty = true;
@@ -312,10 +322,12 @@ impl<S: ObjectStore> FileWriter<S> {
         work.is_dirty = true;
         work.failure = None;
         self.goes_on.store(false, Ordering::Release);
+        // It is replaced, whichever version is there by then.
+        work.condition = Condition::None;
+        work.is_late = false;
         if let Some(Published { object, .. }) = work.published.take() {
-            // It is replaced, whichever version is there by then.
-            work.location = object.location;
-            work.condition = Condition::None;
+            work.location = object.location.clone();
+            work.replaces = Some(object);
         }
         work.keep();
         self.size.end.store(0, Ordering::Release);
@@ -326,7 +338,9 @@ impl<S: ObjectStore> FileWriter<S> {
 impl<S: ObjectStore> Work<S> {
     fn may_write_at_once(&self, bytes: usize) -> bool {
         match &self.content {
-            Content::Buffered(buffer) => self.is_nameless || buffer.bytes().len() + bytes <= BUFFERED_MOST,
+            Content::Buffered(buffer) => {
+                buffer.bytes().len() + bytes <= if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST }
+            }
             Content::Upload(_) | Content::Staged(_) => true,
             Content::Appends(appends) => appends.has_room(bytes),
             Content::Published | Content::Lost => self.failure.is_some(),
@@ -460,6 +474,7 @@ impl<S: ObjectStore> Work<S> {
         if !self.is_dirty || self.is_nameless {
             return Ok(None);
         }
+        self.is_at_origin = true;
         match self.content {
             Content::Appends(_) => return self.send_appends(store).map_err(|failure| self.fail(failure)),
             Content::Staged(_) => return self.publish_staged(store),

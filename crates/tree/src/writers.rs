@@ -11,7 +11,7 @@ use flatout_engine::{Error, ErrorKind, Object, setting, text};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
-use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile, Process};
+use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
 use crate::buffers::Buffers;
 use crate::etag::Etag;
 use crate::fact::{Fact, NameStatus};
@@ -23,6 +23,7 @@ use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
 use crate::version_bytes::read_now;
+use crate::write_errors::not_noted;
 use crate::writer::{FileWriter, KeptOf, Work, Wrote};
 
 pub(crate) use pending::{Wake, keep_trying};
@@ -41,6 +42,8 @@ type OpenedByInode<S> = HashMap<u64, Opened<S>, BuildIdentityHasher>;
 struct Opened<S: ObjectStore> {
     writer: Arc<FileWriter<S>>,
     handles: u32,
+    /// Nobody has it open, and it waits to be published.
+    is_pending: bool,
 }
 
 /// A handle that writes.
@@ -144,6 +147,7 @@ impl<S: ObjectStore> Writers<S> {
             let mut open = self.open();
             let opened = open.get_mut(&ino)?;
             opened.handles += u32::from(mode.writes);
+            opened.is_pending &= opened.handles == 0;
             let writer = opened.writer.clone();
             self.names.table().open(ino);
             let written = mode.writes.then(|| WriteHandle::new(writer.clone(), mode.reads, false, caller));
@@ -182,7 +186,12 @@ impl<S: ObjectStore> Writers<S> {
         }
         let (location, kept) = (self.names.object(&table, inode.parent, &inode.name)?, self.kept_of(ino));
         let writer = Arc::new(match mode.truncates {
-            true => FileWriter::of_new(store.clone(), &self.buffers, location, Condition::None, kept),
+            true => {
+                let replaced = inode.fact.version(location.clone());
+                let buffers = &self.buffers;
+                FileWriter::of_new(store.clone(), buffers, location, Condition::None, kept)
+                    .replacing(replaced)
+            }
             false => {
                 let (object, modified_s) = (inode.fact.version(location), i64::from(inode.fact.modified_s));
                 FileWriter::of_version(store.clone(), &self.buffers, object, modified_s, kept)
@@ -216,7 +225,7 @@ impl<S: ObjectStore> Writers<S> {
             KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept),
         };
         table.begin_writing(ino, writer.size.clone());
-        open.insert(ino, Opened { writer: Arc::new(writer), handles });
+        open.insert(ino, Opened { writer: Arc::new(writer), handles, is_pending: false });
         Ok(())
     }
 
@@ -242,7 +251,7 @@ impl<S: ObjectStore> Writers<S> {
         writer: Arc<FileWriter<S>>,
         (mode, caller): (OpenMode, Caller),
     ) -> OpenedFile {
-        open.insert(ino, Opened { writer: writer.clone(), handles: 1 });
+        open.insert(ino, Opened { writer: writer.clone(), handles: 1, is_pending: false });
         drop(open);
         let written = WriteHandle::new(writer, mode.reads, true, caller);
         self.opened(OpenFile::of_written(ino, Some(written)))
@@ -379,7 +388,14 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Makes what was written the object.
     pub(crate) fn publish(&self, ino: u64, work: &mut Work<S>) -> Result<(), FsError> {
-        if let Some(stored) = work.publish(&self.names.store)? {
+        let published = work.publish(&self.names.store);
+        if let (Err(error), Some(staging)) = (&published, &self.buffers.staging)
+            && work.may_be_retried()
+            && !work.is_recorded()
+        {
+            staging.tell(&not_noted(work.location(), error));
+        }
+        if let Some(stored) = published? {
             self.names.counters.published.count();
             self.on_published(ino, work, &stored);
         }
@@ -427,30 +443,6 @@ impl<S: ObjectStore> Writers<S> {
             modified_s: u32::try_from(stored.modified_s).unwrap_or(u32::MAX),
             source: AttributeSource::Written,
         }
-    }
-
-    /// Cuts a file to a length, or makes it longer. One that nobody writes is published at once.
-    pub(crate) fn set_len(&self, ino: u64, size: u64) -> Result<(), FsError> {
-        let cut = |writer: &FileWriter<S>| {
-            writer.set_len(size, |work, stored| self.on_published(ino, work, stored))
-        };
-        if let Some(writer) = self.of(ino) {
-            return cut(&writer);
-        }
-        let nobody = Caller { thread: 0, look: |_| Process::default() };
-        let mode = OpenMode { writes: true, ..OpenMode::default() };
-        let handle = self.open_to_write(ino, mode, nobody)?.handle;
-        let Some(file) = self.files.handles.remove(handle) else { return Err(FsError::of(libc::EIO)) };
-        let done = match &file.written {
-            Some(written) => {
-                cut(&written.writer).and_then(|()| self.publish(ino, &mut written.writer.work()))
-            }
-            None => Err(FsError::of(libc::EIO)),
-        };
-        let released = self.release(&file);
-        drop(file);
-        self.names.unpin(ino);
-        done.and(released)
     }
 
     /// Cuts a file to nothing.
@@ -525,11 +517,18 @@ impl<S: ObjectStore> Writers<S> {
             published = self.publish(file.ino, &mut work);
             if published.is_err() && work.may_be_retried() {
                 // It is there for whoever opens it, and is tried again.
+                self.set_pending(file.ino);
                 return published;
             }
         }
         self.end_if_unused(file.ino, &written.writer, &mut work);
         published
+    }
+
+    fn set_pending(&self, ino: u64) {
+        if let Some(opened) = self.open().get_mut(&ino) {
+            opened.is_pending = opened.handles == 0;
+        }
     }
 
     /// Nobody has it open any more, unless it was opened again meanwhile.

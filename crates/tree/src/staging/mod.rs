@@ -5,6 +5,7 @@
 //! DIR/flatout-HASH-N/      of one mount, which holds a lock on it; HASH is that of what is mounted
 //!     1.data               a sparse file: what was written, and what was read
 //!     1.record             there as long as the origin lacks something that was asked to be published
+//!     1.conflict           instead, where another client has replaced the object: left for people
 //! ```
 //!
 //! A mount that is killed leaves its records. The next mount of the same source takes them over
@@ -26,8 +27,8 @@ use flatout_settings::format_size;
 
 use crate::fs_error::FsError;
 use crate::hash::StableHash;
-pub(crate) use file::StagedFile;
-pub(crate) use record::{Base, Record};
+pub(crate) use file::{Attempt, StagedFile};
+pub(crate) use record::{Base, KnownVersion, Record};
 
 /// The file of a session that its mount holds a lock on.
 const LOCK: &str = "lock";
@@ -59,7 +60,8 @@ impl std::fmt::Debug for Tell {
 #[derive(Debug)]
 pub(crate) struct Session {
     folder: PathBuf,
-    _lock: File,
+    /// Locked as long as it is open.
+    lock: File,
 }
 
 /// What all files may take on the disk.
@@ -143,23 +145,33 @@ impl StagingFolder {
             });
             left.extend(file.map(|file| LeftFile { record, file }));
         }
-        // What was never asked to be published is of nobody.
+        // What was never asked to be published goes, and so does what the disk may have lost.
+        let holds = |path: &PathBuf| {
+            let record = fs::read_to_string(path).ok().and_then(|text| Record::parse(&text));
+            record.as_ref().is_none_or(Record::holds)
+        };
         for path in names.iter().filter(|path| is_a(path, "data")) {
-            if !path.with_extension("record").exists() {
+            let record = path.with_extension("record");
+            let is_kept = path.with_extension("conflict").exists() || record.exists() && holds(&record);
+            if !is_kept {
+                let _ = fs::remove_file(&record);
                 let _ = fs::remove_file(path);
             }
         }
+        names.iter().filter(|path| is_a(path, "new")).for_each(|path| drop(fs::remove_file(path)));
         left
     }
 
-    /// The records in the sessions of a source.
-    pub fn records(folder: &Path, (source, origin): (&str, &str)) -> Vec<PathBuf> {
+    /// What is left in the sessions of a source that no mount has: records, and conflicts.
+    pub fn left(folder: &Path, (source, origin): (&str, &str)) -> Vec<PathBuf> {
         let prefix = prefix(source, origin);
         let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
         let sessions = entries(folder)
-            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)));
-        let files = sessions.flat_map(|session| entries(&session.path()).collect::<Vec<_>>());
-        files.map(|file| file.path()).filter(|path| is_a(path, "record")).collect()
+            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)))
+            .filter_map(|entry| Session::take(entry.path()).ok());
+        let files = sessions.flat_map(|session| entries(&session.folder).collect::<Vec<_>>());
+        let paths = files.map(|file| file.path());
+        paths.filter(|path| is_a(path, "record") || is_a(path, "conflict")).collect()
     }
 
     pub(crate) fn tell(&self, error: &Error) {
@@ -189,9 +201,17 @@ impl Session {
     fn begin(folder: &Path, prefix: &str) -> io::Result<Session> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let folder = folder.join(format!("{prefix}{}-{since}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        Session::take(folder)
+        let name = format!("{prefix}{}-{since}", std::process::id());
+        // Nobody looks at it before it is locked.
+        let (new, named) = (folder.join(format!("new-{name}")), folder.join(name));
+        DirBuilder::new().mode(0o700).create(&new)?;
+        let session = Session::take(new.clone())?;
+        fs::rename(&new, &named)?;
+        File::open(folder)?.sync_all()?;
+        let lock = session.lock.try_clone()?;
+        // Its folder is no more where it was: nothing is removed by this.
+        drop(session);
+        Ok(Session { folder: named, lock })
     }
 
     /// # Errors
@@ -199,7 +219,7 @@ impl Session {
     fn take(folder: PathBuf) -> io::Result<Session> {
         let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
         lock.try_lock()?;
-        Ok(Session { folder, _lock: lock })
+        Ok(Session { folder, lock })
     }
 }
 
@@ -234,7 +254,7 @@ impl Budget {
     }
 
     /// Counts what has to be there, whether there is room or not.
-    fn take_any(&self, bytes: u64) {
+    fn count(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -5,10 +5,13 @@
 //! boot     ID                     only where it does not outlive the boot that it was written in
 //! object   s3://bucket/key
 //! base     SIZE SECONDS ETAG      the version that was changed; or
-//! new                             there may be none; or
-//! absent                          there must be none
+//! new                             none, and there may be one; or
+//! absent                          none, and there must be none
+//! replaces SIZE SECONDS ETAG      behind `new`: the version that is replaced
 //! size     SIZE BASE              of the file, and how much of the version is part of it
 //! changed  START END              once for each range
+//! attempt  END TOKEN              an upload whose end is not known, as of `Attempt`
+//! since    START END              once for each range that was changed since
 //! end
 //! ```
 
@@ -17,7 +20,10 @@ use std::io;
 use std::ops::Range;
 
 use flatout_engine::Object;
+use flatout_policy::ranges::RangeSet;
 use flatout_wire::location::Location;
+
+use super::Attempt;
 
 const FIRST_LINE: &str = "flatout staged 1";
 
@@ -30,6 +36,7 @@ pub(crate) struct Record {
     /// How much of the version is part of it.
     pub(crate) base_end: u64,
     pub(crate) changed: Vec<Range<u64>>,
+    pub(crate) attempt: Option<Attempt>,
     /// It is of no use after another boot: then the bytes may not be on the disk.
     pub(crate) boot: Option<String>,
 }
@@ -37,29 +44,34 @@ pub(crate) struct Record {
 /// The version that a staged file goes on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    Version {
-        size: u64,
-        modified_s: i64,
-        etag: Option<String>,
-    },
-    /// Whatever is there is replaced.
-    Any,
+    Version(KnownVersion),
+    /// What is there is replaced: that version, or none.
+    New(Option<KnownVersion>),
     Absent,
+}
+
+/// A version of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownVersion {
+    pub(crate) size: u64,
+    pub(crate) modified_s: i64,
+    pub(crate) etag: Option<String>,
 }
 
 impl Record {
     pub(crate) fn new(location: Location, base: Base) -> Record {
-        Record { location, base, size: 0, base_end: 0, changed: Vec::new(), boot: None }
+        Record { location, base, size: 0, base_end: 0, changed: Vec::new(), attempt: None, boot: None }
     }
 
     /// # Errors
     /// A name or an ETag with a line's end in it.
     pub(super) fn text(&self, synced: bool) -> io::Result<String> {
         let object = self.location.to_string();
-        let etag = match &self.base {
-            Base::Version { etag, .. } => etag.as_deref().unwrap_or_default(),
-            Base::Any | Base::Absent => "",
+        let version = match &self.base {
+            Base::Version(version) | Base::New(Some(version)) => Some(version),
+            Base::New(None) | Base::Absent => None,
         };
+        let etag = version.and_then(|version| version.etag.as_deref()).unwrap_or_default();
         if object.contains('\n') || etag.contains('\n') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "its name has a line's end in it"));
         }
@@ -69,13 +81,24 @@ impl Record {
         }
         let _ = writeln!(text, "object {object}");
         let _ = match &self.base {
-            Base::Version { size, modified_s, .. } => writeln!(text, "base {size} {modified_s} {etag}"),
-            Base::Any => writeln!(text, "new"),
+            Base::Version(KnownVersion { size, modified_s, .. }) => {
+                writeln!(text, "base {size} {modified_s} {etag}")
+            }
+            Base::New(None) => writeln!(text, "new"),
+            Base::New(Some(KnownVersion { size, modified_s, .. })) => {
+                writeln!(text, "new\nreplaces {size} {modified_s} {etag}")
+            }
             Base::Absent => writeln!(text, "absent"),
         };
         let _ = writeln!(text, "size {} {}", self.size, self.base_end);
         for range in &self.changed {
             let _ = writeln!(text, "changed {} {}", range.start, range.end);
+        }
+        if let Some(Attempt { token, end, changed }) = &self.attempt {
+            let _ = writeln!(text, "attempt {end} {token}");
+            for range in changed.iter() {
+                let _ = writeln!(text, "since {} {}", range.start, range.end);
+            }
         }
         text.push_str("end\n");
         Ok(text)
@@ -88,34 +111,40 @@ impl Record {
             return None;
         }
         let (mut boot, mut location, mut base, mut size) = (None, None, None, None);
-        let mut changed = Vec::new();
+        let (mut changed, mut attempt) = (Vec::new(), None::<Attempt>);
         let two = |rest: &str| {
             let (first, second) = rest.split_once(' ')?;
             Some((first.parse::<u64>().ok()?, second.parse::<u64>().ok()?))
+        };
+        let range = |rest: &str| two(rest).filter(|(start, end)| start < end).map(|(start, end)| start..end);
+        let version = |rest: &str| {
+            let mut words = rest.splitn(3, ' ');
+            let (size, modified_s) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let etag = words.next().filter(|etag| !etag.is_empty()).map(str::to_owned);
+            Some(KnownVersion { size, modified_s, etag })
         };
         for line in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
                 "boot" => boot = Some(rest.to_owned()),
                 "object" => location = Some(Location::parse(rest).ok()?),
-                "base" => {
-                    let mut words = rest.splitn(3, ' ');
-                    let (size, modified_s) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-                    let etag = words.next().filter(|etag| !etag.is_empty()).map(str::to_owned);
-                    base = Some(Base::Version { size, modified_s, etag });
-                }
-                "new" => base = Some(Base::Any),
+                "base" => base = Some(Base::Version(version(rest)?)),
+                "new" => base = Some(Base::New(None)),
+                "replaces" => base = Some(Base::New(Some(version(rest)?))),
                 "absent" => base = Some(Base::Absent),
                 "size" => size = Some(two(rest)?),
-                "changed" => {
-                    let (start, end) = two(rest).filter(|(start, end)| start < end)?;
-                    changed.push(start..end);
+                "changed" => changed.push(range(rest)?),
+                "attempt" => {
+                    let (end, token) = rest.split_once(' ')?;
+                    let (end, token) = (end.parse().ok()?, token.to_owned());
+                    attempt = Some(Attempt { token, end, changed: RangeSet::default() });
                 }
+                "since" => attempt.as_mut()?.changed.add(&range(rest)?),
                 _ => return None,
             }
         }
         let (size, base_end) = size?;
-        Some(Record { location: location?, base: base?, size, base_end, changed, boot })
+        Some(Record { location: location?, base: base?, size, base_end, changed, attempt, boot })
     }
 
     /// Whether what it says is still so: the disk may have lost what was not synchronized.
@@ -126,17 +155,24 @@ impl Record {
     /// The version that it goes on from.
     pub(crate) fn object(&self) -> Option<(Object, i64)> {
         match &self.base {
-            Base::Version { size, modified_s, etag } => {
-                let object = Object {
-                    location: self.location.clone(),
-                    size: *size,
-                    etag: etag.clone(),
-                    modified_s: u64::try_from(*modified_s).ok(),
-                };
-                Some((object, *modified_s))
-            }
-            Base::Any | Base::Absent => None,
+            Base::Version(version) => Some((version.object(&self.location), version.modified_s)),
+            Base::New(_) | Base::Absent => None,
         }
+    }
+
+    /// The version that it replaces.
+    pub(crate) fn replaces(&self) -> Option<Object> {
+        match &self.base {
+            Base::New(version) => version.as_ref().map(|version| version.object(&self.location)),
+            Base::Version(_) | Base::Absent => None,
+        }
+    }
+}
+
+impl KnownVersion {
+    fn object(&self, location: &Location) -> Object {
+        let KnownVersion { size, modified_s, etag } = self.clone();
+        Object { location: location.clone(), size, etag, modified_s: u64::try_from(modified_s).ok() }
     }
 }
 
@@ -152,35 +188,47 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written() {
+        let version = |etag: Option<&str>, modified_s| KnownVersion {
+            size: 7,
+            modified_s,
+            etag: etag.map(str::to_owned),
+        };
         let bases = [
-            Base::Version { size: 7, modified_s: 1_700_000_000, etag: Some("\"a b\"".into()) },
-            Base::Version { size: 7, modified_s: -1, etag: None },
-            Base::Any,
+            Base::Version(version(Some("\"a b\""), 1_700_000_000)),
+            Base::Version(version(None, -1)),
+            Base::New(Some(version(Some("\"a\""), 5))),
+            Base::New(None),
             Base::Absent,
         ];
         for base in bases {
             let location = Location::parse("s3://bucket/a key/with spaces").unwrap();
             let mut record = Record::new(location, base);
             (record.size, record.base_end, record.changed) = (9, 7, vec![0..1, 5..9]);
-            assert_eq!(Record::parse(&record.text(true).unwrap()), Some(record.clone()));
-            let text = record.text(false).unwrap();
-            let read = Record::parse(&text).unwrap();
-            assert!(read.holds() && read.boot.is_some());
-            let other = text.replace(&format!("boot {}", boot()), "boot of-another-time");
-            assert!(!Record::parse(&other).unwrap().holds());
+            let mut changed = RangeSet::default();
+            changed.add(&(2..4));
+            for attempt in [None, Some(Attempt { token: "0123abcd".into(), end: 8, changed })] {
+                record.attempt = attempt;
+                assert_eq!(Record::parse(&record.text(true).unwrap()), Some(record.clone()));
+                let text = record.text(false).unwrap();
+                let read = Record::parse(&text).unwrap();
+                assert!(read.holds() && read.boot.is_some());
+                let other = text.replace(&format!("boot {}", boot()), "boot of-another-time");
+                assert!(!Record::parse(&other).unwrap().holds());
+            }
         }
     }
 
     #[test]
     fn what_is_not_whole_is_none() {
         let location = Location::parse("s3://bucket/key").unwrap();
-        let text = Record::new(location, Base::Any).text(true).unwrap();
+        let text = Record::new(location, Base::New(None)).text(true).unwrap();
         for length in 0..text.len() {
             assert_eq!(Record::parse(&text[..length]), None, "{length}");
         }
         assert_eq!(Record::parse(&text.replace("size 0 0", "size x 0")), None);
+        assert_eq!(Record::parse(&text.replace("size 0 0", "size 0 0\nsince 1 2")), None);
         assert_eq!(Record::parse(&text.replace("staged 1", "staged 2")), None);
-        let odd = Location::parse("s3://bucket/a\nb").map(|location| Record::new(location, Base::Any));
+        let odd = Location::parse("s3://bucket/a\nb").map(|at| Record::new(at, Base::New(None)));
         assert!(odd.is_err() || odd.unwrap().text(true).is_err());
     }
 }

@@ -17,18 +17,19 @@ impl<S: ObjectStore> FileWriter<S> {
         at: u64,
         bytes: usize,
         may_publish: bool,
-        publish: impl FnOnce(&mut Work<S>) -> Result<(), FsError>,
+        publish: impl Fn(&mut Work<S>) -> Result<(), FsError>,
     ) -> Result<ReadFrom<S::VersionReader>, FsError> {
         if self.is_staged() {
-            let read = match self.read_staged(at, bytes) {
-                // The mount that has left it may have published it, just before it was killed.
-                Err(error) if error.errno == libc::ESTALE && self.work().is_left => {
+            let mut read = self.read_staged(at, bytes);
+            // The version that it goes on from may be gone because an upload of ours was lost sight of.
+            if matches!(&read, Err(error) if error.errno == libc::ESTALE) {
+                let is_late = self.work().is_late;
+                if is_late {
                     publish(&mut self.work())?;
-                    return Ok(ReadFrom::Bytes(self.read_staged(at, bytes)?.unwrap_or_default()));
                 }
-                read => read?,
-            };
-            if let Some(read) = read {
+                read = self.read_staged(at, bytes);
+            }
+            if let Some(read) = read? {
                 return Ok(ReadFrom::Bytes(read));
             }
         }

@@ -3,23 +3,29 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use flatout_engine::{EditedPart, Object, STREAM_ROOM_LEAST, edited_parts};
-use flatout_wire::object_options::Condition;
+use flatout_engine::{EditedPart, ErrorKind, Object, STREAM_ROOM_LEAST, edited_parts};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use super::{Content, FileWriter, KeptOf, Published, Work};
 use crate::buffers::Buffers;
 use crate::fs_error::FsError;
-use crate::staging::{Base, LeftFile, Record};
-use crate::store::{ObjectStore, Stored};
+use crate::staging::{Base, KnownVersion, LeftFile, Record};
+use crate::store::{Head, ObjectStore, Stored};
 use crate::version_bytes::read_now;
-use crate::write_errors::{cannot_cut, elsewhere, not_published};
+use crate::write_errors::{cannot_cut, elsewhere, not_published, replaced_since};
 
 /// What is read from the version is kept on the disk in such blocks.
 const BLOCK: u64 = 256 << 10;
 /// What is brought before a file can be published is read in such pieces.
 const PIECE: u64 = 1 << 20;
+/// The name of the metadata by which an upload is told from any other, where its answer was lost.
+pub(crate) const TOKEN: &str = "flatout-staged";
+/// How often a read looks again whose bytes meant something else by the time that they had come.
+const READS_MOST: usize = 100;
 
 impl<S: ObjectStore> FileWriter<S> {
     /// A writer of a file that another mount has left.
@@ -31,6 +37,7 @@ impl<S: ObjectStore> FileWriter<S> {
     ) -> FileWriter<S> {
         let LeftFile { record, file } = left;
         let condition = if record.base == Base::Absent { Condition::Absent } else { Condition::None };
+        let replaces = record.replaces();
         let published = record.object();
         let published = published.map(|(object, modified_s)| Published { object, modified_s, reader: None });
         let size = file.size();
@@ -38,10 +45,12 @@ impl<S: ObjectStore> FileWriter<S> {
         let writer = FileWriter::of(store, buffers, (record.location, condition), published, content, kept);
         {
             let mut work = writer.work();
-            work.is_dirty = true;
-            work.is_left = true;
+            (work.is_dirty, work.is_late, work.is_at_origin) = (true, true, true);
+            work.replaces = replaces;
             work.keep_unsent();
         }
+        // It was asked to be published: nobody who opens it and is killed takes that back.
+        writer.goes_on.store(true, Ordering::Release);
         writer.size.end.store(size, Ordering::Release);
         writer.is_staged.store(true, Ordering::Release);
         writer
@@ -90,47 +99,62 @@ impl<S: ObjectStore> FileWriter<S> {
         if let Some(failure) = &work.failure {
             return Err(failure.clone());
         }
-        work.keep_unsent();
         let staged = self.stage(&mut work, |work| cannot_cut(&work.location, self.size.end(), size));
         if let Some(stored) = work.untold.take() {
             on_published(&work, &stored);
         }
         staged?;
+        work.keep_unsent();
         let Content::Staged(staged) = &mut work.content else { return Err(FsError::of(libc::EIO)) };
+        let is_recorded = staged.is_recorded() && size < staged.size();
         staged.set_len(size)?;
         work.is_dirty = true;
         self.size.end.store(size, Ordering::Release);
         self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
-        Ok(())
+        match is_recorded {
+            // The next mount would take what was cut off for zeros.
+            true => work.record(false),
+            false => Ok(()),
+        }
     }
 
     /// As [`FileWriter::read`], of a file that is staged; `None` where it is not any more. What is not on the
     /// disk is brought without the turn: others read and write meanwhile.
     pub(super) fn read_staged(&self, at: u64, bytes: usize) -> Result<Option<Vec<u8>>, FsError> {
-        let (reader, wanted) = {
-            let mut work = self.work();
-            let Content::Staged(staged) = &work.content else { return Ok(None) };
-            let range = at..at.saturating_add(bytes as u64).min(staged.size());
-            let Some(wanted) = span(&staged.missing_in(&range)) else { return staged.read(&range).map(Some) };
-            let wanted =
-                wanted.start / BLOCK * BLOCK..wanted.end.next_multiple_of(BLOCK).min(staged.base_end());
-            (work.reader(&self.store)?, wanted)
-        };
-        let brought = read_now(&reader, wanted.start, (wanted.end - wanted.start) as usize)?;
-        let mut work = self.work();
-        let Content::Staged(staged) = &mut work.content else { return Ok(None) };
-        let range = at..at.saturating_add(bytes as u64).min(staged.size());
-        let is_kept = staged.keep_base(wanted.start, &brought, false)?;
-        let mut read = staged.read(&range)?;
-        if !is_kept {
-            for missing in staged.missing_in(&range) {
-                let of_read = (missing.start - at) as usize..(missing.end - at) as usize;
-                let from = (missing.start.checked_sub(wanted.start)).map(|from| from as usize);
-                let of_brought = from.and_then(|from| brought.get(from..from + of_read.len()));
-                read[of_read].copy_from_slice(of_brought.ok_or_else(|| FsError::of(libc::EIO))?);
+        for _ in 0..READS_MOST {
+            let (reader, wanted, generation) = {
+                let mut work = self.work();
+                let Content::Staged(staged) = &work.content else { return Ok(None) };
+                let range = at..at.saturating_add(bytes as u64).min(staged.size());
+                let Some(wanted) = span(&staged.missing_in(&range)) else {
+                    return staged.read(&range).map(Some);
+                };
+                let end = wanted.end.next_multiple_of(BLOCK).min(staged.base_end());
+                let (wanted, generation) = (wanted.start / BLOCK * BLOCK..end, staged.generation());
+                (work.reader(&self.store)?, wanted, generation)
+            };
+            let brought = read_now(&reader, wanted.start, (wanted.end - wanted.start) as usize)?;
+            if brought.len() as u64 != wanted.end - wanted.start {
+                return Err(FsError::of(libc::EIO));
             }
+            let mut work = self.work();
+            let Content::Staged(staged) = &mut work.content else { return Ok(None) };
+            // It was cut, published or cut to nothing meanwhile.
+            if staged.generation() != generation {
+                continue;
+            }
+            let range = at..at.saturating_add(bytes as u64).min(staged.size());
+            let is_kept = staged.keep_base(wanted.start, &brought, false)?;
+            let mut read = staged.read(&range)?;
+            for missing in staged.missing_in(&range).iter().filter(|_| !is_kept) {
+                let of_read = (missing.start - at) as usize..(missing.end - at) as usize;
+                let of_brought =
+                    (missing.start - wanted.start) as usize..(missing.end - wanted.start) as usize;
+                read[of_read].copy_from_slice(&brought[of_brought]);
+            }
+            return Ok(Some(read));
         }
-        Ok(Some(read))
+        Err(FsError::of(libc::EIO))
     }
 }
 
@@ -142,6 +166,11 @@ impl<S: ObjectStore> Work<S> {
     /// Whether it is staged and waits to be published, since that has failed so far.
     pub(crate) fn may_be_retried(&self) -> bool {
         self.is_staged() && self.is_dirty()
+    }
+
+    /// Whether the next mount finds it.
+    pub(crate) fn is_recorded(&self) -> bool {
+        matches!(&self.content, Content::Staged(staged) if staged.is_recorded())
     }
 
     pub(super) fn stage(
@@ -161,7 +190,7 @@ impl<S: ObjectStore> Work<S> {
                 let mut staged = folder.file(0)?;
                 staged.write(0, buffer.bytes())?;
                 if !self.is_dirty {
-                    staged.on_published();
+                    staged.set_unchanged();
                 }
                 staged
             }
@@ -178,24 +207,24 @@ impl<S: ObjectStore> Work<S> {
     /// As [`Work::publish`]. What fails is kept on the disk, and can be tried again: only where the object is
     /// another by now nothing more is tried.
     pub(super) fn publish_staged(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
-        // Where this process is killed meanwhile, the next mount goes on. A name that cannot be noted is
-        // published all the same.
-        let noted = self.record(false);
-        match self.upload_staged(store).or_else(|error| self.was_published(store).ok_or(error)) {
+        match self.look_again(store).and_then(|made| self.upload_staged(store, made)) {
             Ok(stored) => {
-                if let Content::Staged(staged) = &mut self.content {
-                    staged.on_published();
-                }
                 self.takes_no_appends = true;
-                self.is_left = false;
+                self.is_late = false;
+                self.replaces = None;
                 self.on_published(&stored);
                 Ok(Some(stored))
             }
             Err(error) => {
-                // Also from a loss of power, before anybody hears of it.
-                let _ = noted.and_then(|()| self.record(true));
+                self.is_late = true;
+                // Also from a loss of power, before anybody hears of it. Where that fails, it is in this
+                // process, which goes on trying.
+                let _ = self.record(true);
                 if matches!(error.errno, libc::ESTALE | libc::EEXIST) {
                     self.failure = Some(error.clone());
+                    if let Content::Staged(staged) = &mut self.content {
+                        staged.set_aside();
+                    }
                 }
                 Err(error)
             }
@@ -203,19 +232,44 @@ impl<S: ObjectStore> Work<S> {
     }
 
     fn record(&mut self, synced: bool) -> Result<(), FsError> {
-        let base = match &self.published {
-            Some(Published { object, modified_s, .. }) => {
-                Base::Version { size: object.size, modified_s: *modified_s, etag: object.etag.clone() }
+        let version = |object: &Object, modified_s| KnownVersion {
+            size: object.size,
+            modified_s,
+            etag: object.etag.clone(),
+        };
+        let base = match (&self.published, &self.replaces) {
+            (Some(Published { object, modified_s, .. }), _) => Base::Version(version(object, *modified_s)),
+            (None, _) if self.condition == Condition::Absent => Base::Absent,
+            (None, Some(replaced)) => {
+                let modified_s = replaced.modified_s.and_then(|at| i64::try_from(at).ok());
+                Base::New(Some(version(replaced, modified_s.unwrap_or(0))))
             }
-            None if self.condition == Condition::Absent => Base::Absent,
-            None => Base::Any,
+            (None, None) => Base::New(None),
         };
         let record = Record::new(self.location.clone(), base);
         let Content::Staged(staged) = &mut self.content else { return Ok(()) };
-        staged.record(record, synced)
+        staged.record(record, synced)?;
+        // It was asked to be published: a killed writer takes that back no more.
+        self.goes_on.store(true, Ordering::Release);
+        Ok(())
     }
 
-    fn upload_staged(&mut self, store: &Arc<S>) -> Result<Stored, FsError> {
+    /// `made`: what an attempt before has made, whose answer was lost. Without changes since then, that is
+    /// all.
+    fn upload_staged(&mut self, store: &Arc<S>, made: Option<Stored>) -> Result<Stored, FsError> {
+        if let Some(made) = made {
+            self.on_attempt(&made);
+            if !matches!(&self.content, Content::Staged(staged) if staged.is_changed()) {
+                return Ok(made);
+            }
+        }
+        let token = next_token();
+        if let Content::Staged(staged) = &mut self.content {
+            staged.begin_attempt(token.clone());
+        }
+        // Where this process is killed meanwhile, the next mount goes on. What cannot be noted is published
+        // all the same.
+        let _ = self.record(false);
         let edits = self.edits();
         let wanted: Vec<Range<u64>> = match &edits {
             Some((_, parts)) => {
@@ -227,9 +281,28 @@ impl<S: ObjectStore> Work<S> {
             self.bring(store, &range)?;
         }
         let condition = self.condition_now();
+        let metadata = Vec::from([(TOKEN.to_owned(), token)]);
+        let as_ = ObjectOptions { metadata, ..ObjectOptions::default() };
         let Content::Staged(staged) = &self.content else { return Err(FsError::of(libc::EIO)) };
-        let put = store.put_file(&self.location, staged.path(), edits, condition, self.notes.clone());
-        put.map_err(not_published)
+        let put = store.put_file(&self.location, staged.path(), &as_, edits, condition, self.notes.clone());
+        let stored = put.map_err(not_published)?;
+        self.on_attempt(&stored);
+        Ok(stored)
+    }
+
+    /// The last attempt has made this version.
+    fn on_attempt(&mut self, stored: &Stored) {
+        let object = Object {
+            location: self.location.clone(),
+            size: stored.size,
+            etag: stored.etag.clone(),
+            modified_s: None,
+        };
+        self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
+        self.condition = Condition::None;
+        if let Content::Staged(staged) = &mut self.content {
+            staged.on_published(stored.size);
+        }
     }
 
     /// What of the published version the origin can copy, if that is worth it.
@@ -260,31 +333,54 @@ impl<S: ObjectStore> Work<S> {
         Ok(())
     }
 
-    /// What another mount has left may have been published by it, just before it was killed: then the object
-    /// has what was changed.
-    fn was_published(&mut self, store: &Arc<S>) -> Option<Stored> {
-        let Content::Staged(staged) = &self.content else { return None };
-        let head =
-            store.head(&self.location).ok().filter(|head| self.is_left && head.size == staged.size())?;
-        let object = Object {
-            location: self.location.clone(),
-            size: head.size,
-            etag: head.etag.clone(),
-            modified_s: Some(head.modified_s),
+    /// Before a file is published later than it was asked for, and where the origin keeps no condition: the
+    /// object as it is now, if it is that of an attempt whose answer was lost. What another client has made
+    /// since is not replaced.
+    ///
+    /// # Errors
+    /// `ESTALE`: another client has replaced or removed it; the origin could not be asked.
+    fn look_again(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
+        let base = self.published.as_ref().map(|published| published.object.clone());
+        let has_no_condition = matches!(self.location, Location::Oss { .. }) && base.is_some();
+        if !self.is_late && !has_no_condition {
+            return Ok(None);
+        }
+        let head = match store.head(&self.location) {
+            Ok(head) => Some(head),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(not_published(error)),
         };
-        let reader = store.content(object).ok()?;
-        for range in staged.changed() {
-            let mut at = range.start;
-            while at < range.end {
-                let piece = at..(at + PIECE).min(range.end);
-                let there = read_now(&reader, at, (piece.end - at) as usize).ok()?;
-                if there != staged.read(&piece).ok()? {
-                    return None;
+        let token = match &self.content {
+            Content::Staged(staged) => staged.token().map(str::to_owned),
+            _ => None,
+        };
+        let is_attempt = |head: &Head| {
+            let named = head.metadata.iter().find(|(name, _)| name.eq_ignore_ascii_case(TOKEN));
+            token.is_some() && named.map(|(_, value)| value) == token.as_ref()
+        };
+        match head {
+            Some(head) if is_attempt(&head) => {
+                let modified_s = i64::try_from(head.modified_s).unwrap_or(i64::MAX);
+                Ok(Some(Stored { size: head.size, etag: head.etag, modified_s }))
+            }
+            Some(head) => match base.as_ref().or(self.replaces.as_ref()) {
+                Some(known) if is_version(&head, known) => {
+                    // Also of a new file: that version is replaced, and no other.
+                    if let (None, Some(etag), false) =
+                        (&base, head.etag, matches!(self.location, Location::Oss { .. }))
+                    {
+                        self.condition = Condition::Matches(etag);
+                    }
+                    Ok(None)
                 }
-                at = piece.end;
+                _ => Err(replaced_since(&self.location)),
+            },
+            None if base.is_some() => Err(replaced_since(&self.location)),
+            None => {
+                self.condition = Condition::Absent;
+                Ok(None)
             }
         }
-        Some(Stored { size: head.size, etag: head.etag, modified_s: i64::try_from(head.modified_s).ok()? })
     }
 
     /// Nothing of it is to be published any more, by nobody.
@@ -293,6 +389,23 @@ impl<S: ObjectStore> Work<S> {
             staged.forget_record();
         }
     }
+}
+
+/// Of no other upload.
+fn next_token() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let (count, process) = (COUNT.fetch_add(1, Ordering::Relaxed), std::process::id());
+    format!("{since:016x}{process:08x}{count:08x}")
+}
+
+/// Whether an object is that version, as far as can be told.
+fn is_version(head: &Head, version: &Object) -> bool {
+    let is_one = match (&head.etag, &version.etag) {
+        (Some(one), Some(other)) => one == other,
+        _ => version.modified_s.is_none_or(|at| at == head.modified_s),
+    };
+    is_one && head.size == version.size
 }
 
 /// From the first to the last of them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Opened, Writers};
 use crate::ROOT;
-use crate::attributes::{AttributeSource, FileKind};
+use crate::attributes::{AttributeSource, Caller, FileKind, OpenMode, Process};
 use crate::etag::Etag;
 use crate::fact::Fact;
 use crate::fs_error::FsError;
@@ -61,12 +61,13 @@ impl<S: ObjectStore> Writers<S> {
     pub(crate) fn take_left(&self) {
         let Some(staging) = &self.names.config.staging else { return };
         for left in staging.take_left() {
-            // What cannot be shown stays on the disk.
+            // What cannot be shown now stays on the disk, and is taken later.
             let _ = self.begin_left(left);
         }
     }
 
     fn begin_left(&self, left: LeftFile) -> Result<(), FsError> {
+        let mut left = left;
         let names = self.names.root.names_of(&left.record.location).ok_or_else(FsError::absent)?;
         let (name, folders) = names.split_last().ok_or_else(FsError::absent)?;
         let (store, now_ms) = (&self.names.store, self.names.now_ms());
@@ -88,47 +89,110 @@ impl<S: ObjectStore> Writers<S> {
         };
         let mut open = self.open();
         let mut table = self.names.table();
+        let mut parent = Some(ROOT);
+        for folder in folders {
+            parent = parent.and_then(|parent| table.find(parent, FileKind::Folder, folder));
+        }
+        let known = parent.and_then(|parent| table.find(parent, FileKind::File, name));
+        if let Some(known) = known {
+            if open.contains_key(&known) || table.is_moving(known) {
+                return Err(FsError::of(libc::EBUSY));
+            }
+            // This mount has seen or made a later version: what is left is not shown in its place.
+            let later = table.get(known).map(|inode| inode.fact.etag.clone()).unwrap_or_default();
+            if later != Etag::None && later != fact.etag && left.file.token().is_none() {
+                left.file.set_aside();
+                return Err(FsError::of(libc::ESTALE));
+            }
+        }
+        let is_new = left.record.object().is_none();
         let mut parent = ROOT;
         for folder in folders {
+            let there = table.find(parent, FileKind::Folder, folder).is_some();
             parent = table.keep(parent, folder, FileKind::Folder, Fact::folder(now_ms));
-            table.set_made_here(parent, true, now_ms);
+            // No key may say so yet.
+            if is_new && !there {
+                table.set_made_here(parent, true, now_ms);
+            }
         }
-        let ino = table.keep(parent, name, FileKind::File, fact.clone());
-        // The session is locked again once nobody writes it.
-        if open.contains_key(&ino) {
+        if table.is_moving(parent) {
             return Err(FsError::of(libc::EBUSY));
         }
+        let ino = table.keep(parent, name, FileKind::File, fact.clone());
         let writer = FileWriter::of_left(store.clone(), &self.buffers, left, self.kept_of(ino));
         table.rewrite(ino, fact);
         table.begin_writing(ino, writer.size.clone());
-        open.insert(ino, Opened { writer: Arc::new(writer), handles: 0 });
+        open.insert(ino, Opened { writer: Arc::new(writer), handles: 0, is_pending: true });
         Ok(())
+    }
+
+    /// Cuts a file to a length, or makes it longer. One that nobody writes is published at once.
+    pub(crate) fn set_len(&self, ino: u64, size: u64) -> Result<(), FsError> {
+        let cut = |writer: &FileWriter<S>| {
+            writer.set_len(size, |work, stored| self.on_published(ino, work, stored))
+        };
+        if let Some(writer) = self.of(ino) {
+            cut(&writer)?;
+            // One that waits to be published has no close that would.
+            return if self.is_pending(ino) { self.publish_pending(ino, &writer) } else { Ok(()) };
+        }
+        let nobody = Caller { thread: 0, look: |_| Process::default() };
+        let mode = OpenMode { writes: true, ..OpenMode::default() };
+        let handle = self.open_to_write(ino, mode, nobody)?.handle;
+        let Some(file) = self.files.handles.remove(handle) else { return Err(FsError::of(libc::EIO)) };
+        let done = match &file.written {
+            Some(written) => cut(&written.writer),
+            None => Err(FsError::of(libc::EIO)),
+        };
+        // The last handle publishes.
+        let released = self.release(&file);
+        drop(file);
+        self.names.unpin(ino);
+        done.and(released)
     }
 
     /// Publishes what is pending; each file's path, and what became of it.
     pub(crate) fn retry_pending(&self) -> Vec<(String, Result<(), FsError>)> {
         let closed: Vec<(u64, Arc<FileWriter<S>>)> = {
             let open = self.open();
-            let closed = open.iter().filter(|(_, opened)| opened.handles == 0);
+            let closed = open.iter().filter(|(_, opened)| opened.is_pending);
             closed.map(|(ino, opened)| (*ino, opened.writer.clone())).collect()
         };
         let mut outcomes = Vec::new();
         for (ino, writer) in closed {
-            let mut work = writer.work();
-            if work.may_be_retried() {
-                let published = self.publish(ino, &mut work);
-                if let (Some(staging), Err(error)) = (&self.names.config.staging, &published)
-                    && let Some(cause) = &error.cause
-                {
-                    staging.tell(cause);
-                }
-                outcomes.push((self.path(ino), published));
+            let path = self.path(ino);
+            let published = self.publish_pending(ino, &writer);
+            // The others would wait as long for the same origin.
+            let is_away = matches!(&published, Err(error) if error.is_of_origin_away());
+            if let (Some(staging), Err(error)) = (&self.names.config.staging, &published)
+                && let Some(cause) = &error.cause
+            {
+                staging.tell(cause);
             }
-            if !work.may_be_retried() {
-                self.end_if_unused(ino, &writer, &mut work);
+            outcomes.push((path, published));
+            if is_away {
+                break;
             }
         }
         outcomes
+    }
+
+    /// Publishes a file that nobody has open, and lets go of it once that is done or can never be.
+    pub(super) fn publish_pending(&self, ino: u64, writer: &FileWriter<S>) -> Result<(), FsError> {
+        let mut work = writer.work();
+        // Whoever has opened it since publishes it.
+        if !self.is_pending(ino) {
+            return Ok(());
+        }
+        let published = if work.may_be_retried() { self.publish(ino, &mut work) } else { Ok(()) };
+        if !work.may_be_retried() {
+            self.end_if_unused(ino, writer, &mut work);
+        }
+        published
+    }
+
+    pub(crate) fn is_pending(&self, ino: u64) -> bool {
+        self.open().get(&ino).is_some_and(|opened| opened.is_pending)
     }
 
     pub(super) fn path(&self, ino: u64) -> String {
@@ -139,7 +203,7 @@ impl<S: ObjectStore> Writers<S> {
     pub(crate) fn pending(&self) -> Vec<(String, u64)> {
         let pending: Vec<(u64, u64)> = {
             let open = self.open();
-            let closed = open.iter().filter(|(_, opened)| opened.handles == 0);
+            let closed = open.iter().filter(|(_, opened)| opened.is_pending);
             closed.map(|(ino, opened)| (*ino, opened.writer.size.end())).collect()
         };
         pending.into_iter().map(|(ino, size)| (self.path(ino), size)).collect()

@@ -15,13 +15,14 @@ use flatout_tree::store::{
 };
 use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot, WriteMoment};
 use flatout_wire::location::Location;
-use flatout_wire::object_options::Condition;
+use flatout_wire::object_options::{Condition, ObjectOptions};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
     pub bytes: Vec<u8>,
     pub etag: String,
     pub modified_s: u64,
+    pub metadata: Vec<(String, String)>,
 }
 
 type Keys = BTreeMap<String, StoredObject>;
@@ -61,6 +62,9 @@ pub struct Inner {
     /// An upload takes no more bytes than these until it is allowed to.
     pub room: Mutex<Option<usize>>,
     pub reads: AtomicU64,
+    /// Reads have found their bytes, and wait.
+    holds_reads: AtomicBool,
+    reads_waiting: AtomicUsize,
     /// What every request is answered with.
     pub refuses: Mutex<Option<ErrorKind>>,
     /// Whoever lists ahead panics.
@@ -114,6 +118,8 @@ impl Memory {
             appends: AtomicU64::new(0),
             room: Mutex::default(),
             reads: AtomicU64::new(0),
+            holds_reads: AtomicBool::new(false),
+            reads_waiting: AtomicUsize::new(0),
             refuses: Mutex::default(),
             panics_ahead: AtomicBool::new(false),
             gate: Mutex::default(),
@@ -152,7 +158,8 @@ impl Memory {
 
     fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> StoredObject {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
-        let object = StoredObject { bytes, etag: format!("\"{number:032x}\""), modified_s };
+        let etag = format!("\"{number:032x}\"");
+        let object = StoredObject { bytes, etag, modified_s, metadata: Vec::new() };
         self.0.appendable.lock().unwrap().remove(key);
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
@@ -234,6 +241,21 @@ impl Memory {
         panic!("{requests} requests never came: {}", self.0.gate.lock().unwrap().waiting);
     }
 
+    pub fn hold_reads(&self, holds: bool) {
+        self.0.holds_reads.store(holds, Ordering::SeqCst);
+    }
+
+    /// As [`Memory::wait_for`], of reads.
+    pub fn wait_for_reads(&self, reads: usize) {
+        for _ in 0..60_000 {
+            if self.0.reads_waiting.load(Ordering::SeqCst) >= reads {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{reads} reads never came");
+    }
+
     fn pass(&self) -> Result<(), Error> {
         let mut gate = self.0.gate.lock().unwrap();
         gate.waiting += 1;
@@ -267,6 +289,12 @@ impl Memory {
 
     fn shown_s(&self, object: &StoredObject) -> u64 {
         if self.0.has_no_times.load(Ordering::Relaxed) { 0 } else { object.modified_s }
+    }
+
+    fn describe_as(&self, bucket: &str, key: &str, as_: &ObjectOptions) {
+        if let Some(object) = self.keys(bucket).get_mut(key) {
+            object.metadata = as_.metadata.clone();
+        }
     }
 
     /// All objects of the bucket, and their bytes.
@@ -356,6 +384,7 @@ impl ObjectStore for Memory {
         &self,
         to: &Location,
         path: &Path,
+        as_: &ObjectOptions,
         edits: Option<(Object, Vec<EditedPart>)>,
         condition: Condition,
         _notes: Option<Arc<dyn UploadNotes>>,
@@ -385,6 +414,7 @@ impl ObjectStore for Memory {
             bytes[range.clone()].copy_from_slice(&found.bytes[range]);
         }
         let object = self.put_in(bucket, key, bytes);
+        self.describe_as(bucket, key, as_);
         self.step()?;
         Ok(self.stored(&object))
     }
@@ -475,6 +505,7 @@ impl ObjectStore for Memory {
             modified_s: self.shown_s(object),
             checksums: Vec::new(),
             is_appendable: self.0.appendable.lock().unwrap().contains(key),
+            metadata: object.metadata.clone(),
         })
     }
 
@@ -646,6 +677,11 @@ impl VersionReader for Reader {
         self.memory.0.reads.fetch_add(1, Ordering::Relaxed);
         let (bucket, key) = self.version.location.in_bucket().unwrap();
         let object = self.memory.keys(bucket).get(key).cloned();
+        self.memory.0.reads_waiting.fetch_add(1, Ordering::SeqCst);
+        while self.memory.0.holds_reads.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.memory.0.reads_waiting.fetch_sub(1, Ordering::SeqCst);
         let why = match object {
             None => no_such("key"),
             Some(object) if self.memory.shown_etag(&object) != self.version.etag => {

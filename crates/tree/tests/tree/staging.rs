@@ -3,11 +3,11 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 
 use flatout_engine::ErrorKind;
-use flatout_tree::{AttributeChanges, Config, Files, OpenMode, StagingFolder, Tell, TreeOf};
+use flatout_tree::{AttributeChanges, Caller, Config, Files, OpenMode, Process, StagingFolder, Tell, TreeOf};
 use tempfile::TempDir;
 
 use crate::memory::Memory;
@@ -222,10 +222,10 @@ fn what_was_published_just_before_the_kill_is_not_published_twice() {
         let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
         write(&tree, handle, 5, b"new").unwrap();
         // The object is made, and the answer is lost.
-        memory.0.steps_left.store(1, std::sync::atomic::Ordering::SeqCst);
+        memory.0.steps_left.store(1, SeqCst);
         tree.sync(handle).unwrap_err();
     }
-    memory.0.steps_left.store(i64::MAX, std::sync::atomic::Ordering::SeqCst);
+    memory.0.steps_left.store(i64::MAX, SeqCst);
     let made = memory.object("f").unwrap();
     assert_eq!(&made.bytes[5..8], b"new");
     let tree = memory.tree(with(folder.path()));
@@ -254,7 +254,184 @@ fn what_another_client_has_replaced_stays_and_so_does_what_was_written() {
     assert_eq!(memory.object("f").unwrap().bytes, b"of another client");
     // It is tried no more, and kept for people.
     assert_eq!(failed(&tree), 0);
-    assert_eq!(files_below(folder.path()), ["0.data", "0.record", "lock"]);
+    assert_eq!(files_below(folder.path()), ["0.conflict", "0.data", "lock"]);
+}
+
+fn away(memory: &Memory, tree: &TreeOf<Memory>, handle: u64) {
+    memory.refuse(ErrorKind::Network);
+    assert_eq!(closed(tree, handle), Err(libc::EIO));
+    memory.refuse(None);
+}
+
+fn to_replace() -> OpenMode {
+    OpenMode { truncates: true, ..to_read_and_write() }
+}
+
+/// Something that a stream cannot do.
+fn scribble(tree: &TreeOf<Memory>, handle: u64) {
+    write(tree, handle, 5, b"tail").unwrap();
+    write(tree, handle, 0, b"head").unwrap();
+}
+
+/// A file that is uploaded late replaces nothing that is newer, whatever the origin keeps of conditions.
+#[test]
+fn what_is_uploaded_late_replaces_nothing_that_is_newer() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    for name in ["cut", "old", "gone"] {
+        memory.put(name, pattern(100));
+    }
+    let tree = memory.tree(with(folder.path()));
+    // A new file, and one that was cut to nothing: another client makes an object of the name meanwhile.
+    for name in ["new", "cut"] {
+        let handle = match name {
+            "new" => create(&tree, name),
+            _ => open(&tree, name, to_replace()).unwrap().handle,
+        };
+        scribble(&tree, handle);
+        away(&memory, &tree, handle);
+        memory.put(name, b"of another client".to_vec());
+        assert_eq!(failed(&tree), 1, "{name}");
+        assert_eq!(memory.object(name).unwrap().bytes, b"of another client", "{name}");
+        assert_eq!(tree.pending(), [], "it is tried no more");
+    }
+    // What was to be replaced is replaced, however young it is.
+    let handle = open(&tree, "old", to_replace()).unwrap().handle;
+    scribble(&tree, handle);
+    away(&memory, &tree, handle);
+    assert_eq!(failed(&tree), 0);
+    assert_eq!(memory.object("old").unwrap().bytes, b"head\0tail");
+    // One that another client has removed meanwhile stays removed.
+    let handle = open(&tree, "gone", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 5, b"x").unwrap();
+    read(&tree, handle, 0, 100).unwrap();
+    away(&memory, &tree, handle);
+    memory.delete("gone");
+    assert_eq!(failed(&tree), 1);
+    assert_eq!(memory.object("gone"), None);
+    // No later mount takes the three, nor shows what was in them.
+    drop(tree);
+    let next = memory.tree(with(folder.path()));
+    assert_eq!(next.pending(), []);
+    assert_eq!(files_below(folder.path()).iter().filter(|name| name.ends_with("conflict")).count(), 3);
+    let reader = open(&next, "new", OpenMode::read(false)).unwrap().handle;
+    assert_eq!(read(&next, reader, 0, 100).unwrap(), b"of another client");
+}
+
+/// The answer was lost, and the program writes on: what it had written is not taken for another client's.
+#[test]
+fn an_answer_that_was_lost_is_found_whatever_was_written_since() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", pattern(100));
+    let tree = memory.tree(with(folder.path()));
+    for name in ["f", "new"] {
+        let handle = match name {
+            "f" => open(&tree, name, to_read_and_write()).unwrap().handle,
+            _ => create(&tree, name),
+        };
+        scribble(&tree, handle);
+        read(&tree, handle, 0, 100).unwrap();
+        memory.0.steps_left.store(1, SeqCst);
+        tree.sync(handle).unwrap_err();
+        memory.0.steps_left.store(i64::MAX, SeqCst);
+        let made = memory.object(name).unwrap();
+        assert_eq!(&made.bytes[..4], b"head", "it was made");
+        write(&tree, handle, 1, b"EA").unwrap();
+        assert_eq!(cut(&tree, name, 8), Ok(8));
+        closed(&tree, handle).unwrap();
+        let expected = [b"hEAd", &made.bytes[4..8]].concat();
+        assert_eq!(memory.object(name).unwrap().bytes, expected, "{name}");
+    }
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
+fn who_opens_a_file_that_waits_and_is_killed_takes_nothing_back() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    away(&memory, &tree, handle);
+    let node = ino(&tree, "f");
+    let killed = Caller { thread: 19, look: |_| Process { id: 1, is_killed: true } };
+    let opened = tree.open(node, to_read_and_write(), killed).unwrap().handle;
+    let _ = tree.flush(opened, killed);
+    let _ = tree.release(opened);
+    assert_eq!(memory.object("f").unwrap().bytes, b"head\0tail");
+}
+
+/// truncate(2) by path: there is no close that would publish it.
+#[test]
+fn a_file_that_waits_is_cut_by_its_path() {
+    for size in [0, 3] {
+        let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+        memory.put("f", pattern(100));
+        let tree = memory.tree(with(folder.path()));
+        let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+        scribble(&tree, handle);
+        away(&memory, &tree, handle);
+        assert_eq!(cut(&tree, "f", size), Ok(size));
+        assert_eq!(memory.object("f").unwrap().bytes, b"head"[..size as usize]);
+        assert_eq!(tree.pending(), []);
+        assert_eq!(files_below(folder.path()), ["lock"]);
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_not_longer_after_a_kill() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    {
+        let tree = memory.tree(with(folder.path()));
+        let handle = create(&tree, "f");
+        write(&tree, handle, 5, &[7; 1000]).unwrap();
+        memory.refuse(ErrorKind::Network);
+        tree.sync(handle).unwrap_err();
+        assert_eq!(cut(&tree, "f", 10), Ok(10));
+    }
+    memory.refuse(None);
+    let tree = memory.tree(with(folder.path()));
+    assert_eq!(tree.pending(), [("f".to_owned(), 10)]);
+    assert_eq!(failed(&tree), 0);
+    assert_eq!(memory.object("f").unwrap().bytes, b"\0\0\0\0\0\x07\x07\x07\x07\x07");
+}
+
+/// Bytes of the version that come after it was cut and made longer mean nothing any more.
+#[test]
+fn a_read_that_was_under_way_keeps_nothing_that_was_cut_off() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", vec![7; 1000]);
+    let tree = Arc::new(memory.tree(with(folder.path())));
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    write(&tree, handle, 0, &[7; 20]).unwrap();
+    write(&tree, handle, 900, b"x").unwrap();
+    memory.hold_reads(true);
+    let reader = tree.clone();
+    let under_way = std::thread::spawn(move || read(&reader, handle, 100, 100));
+    memory.wait_for_reads(1);
+    assert_eq!(cut(&tree, "f", 10), Ok(10));
+    assert_eq!(cut(&tree, "f", 1000), Ok(1000));
+    tree.sync(handle).unwrap();
+    memory.hold_reads(false);
+    assert_eq!(under_way.join().unwrap().unwrap(), [0; 100]);
+    assert_eq!(read(&tree, handle, 0, 100).unwrap(), [[7; 10].as_slice(), &[0; 90]].concat());
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("f").unwrap().bytes, [[7; 10].as_slice(), &[0; 990]].concat());
+}
+
+#[test]
+fn a_file_without_a_name_may_be_long() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    tree.remove_file(ROOT, OsStr::new("f")).unwrap();
+    let piece = pattern(MIB);
+    for number in 0..70 {
+        write(&tree, handle, (number * MIB) as u64, &piece).unwrap();
+    }
+    write(&tree, handle, 3, b"abc").unwrap();
+    assert_eq!(read(&tree, handle, 1, 5).unwrap(), [&piece[1..3], b"abc"].concat());
+    assert!(read(&tree, handle, (69 * MIB) as u64, MIB).unwrap() == piece);
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.objects().len(), 0);
 }
 
 #[test]
@@ -395,10 +572,18 @@ fn a_record_of_another_boot_is_believed_only_if_it_was_synchronized() {
         );
     }
     let session = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    // The next mount fails as well: what it notes before each attempt holds as long.
+    {
+        let tree = memory.tree(with(folder.path()));
+        memory.refuse(ErrorKind::Network);
+        assert_eq!((tree.pending().len(), failed(&tree)), (1, 1));
+        memory.refuse(None);
+    }
     let record = std::fs::read_to_string(session.join("0.record")).unwrap();
     assert!(!record.contains("boot "), "it was synchronized: {record}");
     std::fs::write(session.join("0.record"), record.replacen("\n", "\nboot of-another-time\n", 1)).unwrap();
     let tree = memory.tree(with(folder.path()));
     assert_eq!(tree.pending(), []);
     assert_eq!(memory.object("f").unwrap().bytes, pattern(100));
+    assert_eq!(files_below(folder.path()), ["lock"], "nothing is left for ever");
 }

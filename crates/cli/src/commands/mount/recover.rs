@@ -38,9 +38,10 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         }
         console.event(Carries::Lines, &Recovered { source: source.clone(), path, error })?;
     }
-    // What could not be read, or is another client's object by now, is left for people.
-    let left = flatout_mounting::staged_of(&command.plan);
-    for path in left.iter().filter(|_| failed == 0) {
+    drop(tree);
+    // Another client's objects are in the place of some, or a mount of an older version has left them.
+    let left = if failed == 0 { flatout_mounting::staged_of(&command.plan) } else { Vec::new() };
+    for path in &left {
         console.warn(&format!("{}: cannot be uploaded, and stays", path.display()));
     }
     if failed == 0 && left.is_empty() {
