@@ -76,6 +76,10 @@ impl<S: ObjectStore> Changes<S> {
         }
         drop(work);
         self.on_removed(parent, name, FileKind::File);
+        if let (Some(ino), Some(writer)) = (ino, &writer) {
+            // One that waited to be uploaded goes with its name.
+            self.writers.publish_pending(ino, writer)?;
+        }
         Ok(())
     }
 

@@ -178,7 +178,7 @@ impl<S: ObjectStore> Writers<S> {
     }
 
     /// Publishes a file that nobody has open, and lets go of it once that is done or can never be.
-    pub(super) fn publish_pending(&self, ino: u64, writer: &FileWriter<S>) -> Result<(), FsError> {
+    pub(crate) fn publish_pending(&self, ino: u64, writer: &FileWriter<S>) -> Result<(), FsError> {
         let mut work = writer.work();
         // Whoever has opened it since publishes it.
         if !self.is_pending(ino) {

@@ -474,6 +474,18 @@ fn a_file_whose_name_is_removed_is_published_by_nobody() {
 }
 
 #[test]
+fn a_file_that_waits_goes_with_its_name() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    away(&memory, &tree, handle);
+    tree.remove_file(ROOT, OsStr::new("f")).unwrap();
+    assert_eq!((tree.pending(), memory.objects().len()), (Vec::new(), 0));
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
 fn handles_that_only_read_see_what_is_written() {
     let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
     memory.put("f", pattern(100));
