@@ -63,7 +63,7 @@ pub use sink::made::{AlignedBuffer, AllocatedBuffer};
 pub use sink::stream::{StreamReader, StreamWriter, stream};
 pub use source::Source;
 pub use source::stream::{STREAM_ROOM_LEAST, StreamSource, StreamUploader, UploadEnded, upload_stream};
-pub use transfer::copy::ServerCopy;
 pub use transfer::get::Get;
 pub use transfer::handle::{CancelSwitch, Transfer, Watch};
 pub use transfer::put::Put;
+pub use transfer::server_copy::ServerCopy;

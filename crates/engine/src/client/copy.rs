@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use flatout_wire::location::Location;
+use flatout_wire::object_options::ObjectOptions;
 
 use crate::api::account::{Dialect, Target, check_object};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::Direction;
 use crate::client::Client;
 use crate::shard::shards::{Job, Task};
-use crate::transfer::copy::{CopyTransfer, ServerCopy, run_copy, tags_of};
+use crate::transfer::copy::{CopyTransfer, run_copy, tags_of};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::handle::Transfer;
 use crate::transfer::resources::{Resources, TransferOptions};
+use crate::transfer::server_copy::ServerCopy;
 
 impl Client {
     /// Whether an object of one location can be copied to the other without its bytes passing through here:
@@ -71,7 +73,9 @@ impl Client {
                 Error::new(ErrorKind::Unsupported, cause).with_hint("read the one, and write the other")
             );
         }
-        if copy.from == copy.to && copy.version_id.is_none() {
+        // One that describes it anew is no copy for nothing.
+        let changes_nothing = copy.version_id.is_none() && copy.options == ObjectOptions::default();
+        if copy.from == copy.to && changes_nothing {
             let cause = "source and target are the same object";
             return Err(Error::new(ErrorKind::Usage, cause).with_hint("name another target"));
         }

@@ -16,7 +16,6 @@ use flatout_wire::checksum::{Algorithm, Checksum};
 use flatout_wire::copy_source::{Directive, Directives};
 use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::{Coverage, Head};
-use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 use flatout_wire::upload_answers::{self, Copied};
 use flatout_wire::verdict::Reason;
@@ -30,11 +29,12 @@ use crate::base::report::{Progress, Report, Stat, Verified};
 use crate::base::version::Version;
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
-use crate::sink::end::{End, OnEnd};
+use crate::sink::end::End;
 use crate::transfer::copied_parts::{IN_FLIGHT, PartsInFlight};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::put::OnBegun;
 use crate::transfer::resources::Resources;
+use crate::transfer::server_copy::ServerCopy;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
 use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
 use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
@@ -47,70 +47,12 @@ const UNKNOWN_END: &str = "whether the copy was made is not known: look before y
 const LEFT_PARTS: &str = "parts that were copied could not be deleted: they take space until the upload is \
                           aborted at the origin";
 
-/// A copy within a service: what is copied, where to, and what differs.
-pub struct ServerCopy {
-    pub(crate) from: Location,
-    pub(crate) version_id: Option<Arc<str>>,
-    pub(crate) to: Location,
-    pub(crate) options: ObjectOptions,
-    pub(crate) condition: Condition,
-    pub(crate) on_begun: Option<OnBegun>,
-    pub(crate) on_end: Option<OnEnd>,
-}
-
-impl ServerCopy {
-    /// A copy of the newest version of `from`.
-    pub fn new(from: Location, to: Location) -> ServerCopy {
-        let (options, condition) = (ObjectOptions::default(), Condition::None);
-        ServerCopy { from, version_id: None, to, options, condition, on_begun: None, on_end: None }
-    }
-
-    /// Copies that version of the source.
-    #[must_use]
-    pub fn of_version(mut self, version_id: &str) -> ServerCopy {
-        self.version_id = Some(version_id.into());
-        self
-    }
-
-    /// What differs from the source: headers and names of metadata that are given replace those of the
-    /// source, tags all of them. Storage class, encryption and access list are never the source's.
-    #[must_use]
-    pub fn with_options(mut self, options: ObjectOptions) -> ServerCopy {
-        self.options = options;
-        self
-    }
-
-    /// Makes the object on that condition only, which the origin judges: Amazon does, MinIO overlooks it.
-    #[must_use]
-    pub fn on_condition(mut self, condition: Condition) -> ServerCopy {
-        self.condition = condition;
-        self
-    }
-
-    /// As [`crate::Put::on_begun`], where the object is copied in parts.
-    #[must_use]
-    pub fn on_begun(mut self, on_begun: impl FnOnce(&str) + Send + 'static) -> ServerCopy {
-        self.on_begun = Some(Box::new(on_begun));
-        self
-    }
-
-    /// Calls `on_end` once when the end is settled. [`crate::Get::on_end`] says what it may do.
-    #[must_use]
-    pub fn on_end(mut self, on_end: impl FnOnce() + Send + 'static) -> ServerCopy {
-        self.on_end = Some(Box::new(on_end));
-        self
-    }
-
-    /// For people.
-    pub(crate) fn name(&self) -> String {
-        format!("{} -> {}", self.from, self.to)
-    }
-}
-
 /// A copy on its way.
 pub(crate) struct CopyTransfer {
     transfer: ActiveTransfer,
     source: Target,
+    /// The source has to have it.
+    from_etag: Option<String>,
     target: Target,
     options: ObjectOptions,
     condition: Condition,
@@ -158,6 +100,7 @@ impl CopyTransfer {
         CopyTransfer {
             transfer,
             source: Target { location: copy.from, version_id: copy.version_id },
+            from_etag: copy.from_etag,
             target: Target::from(copy.to),
             options: copy.options,
             condition: copy.condition,
@@ -270,6 +213,10 @@ async fn look(shard: &Rc<Shard>, copy: &CopyTransfer) -> Result<Source, Error> {
     if etag.is_none() && copy.source.version_id.is_none() {
         let cause = "the source has no ETag that names one version of it: what is copied would not be known";
         return Err(Error::new(ErrorKind::Unsupported, cause));
+    }
+    if copy.from_etag.is_some() && copy.from_etag != etag {
+        let cause = "another client has replaced it: it stays as it is";
+        return Err(Error::new(ErrorKind::Changed, cause));
     }
     let _ = copy.bytes.set(bytes);
     let copied_from = Arc::new(CopyFrom { target: copy.source.clone(), etag });

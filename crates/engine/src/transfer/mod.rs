@@ -12,6 +12,7 @@ pub(crate) mod part;
 pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod response;
+pub(crate) mod server_copy;
 pub(crate) mod single;
 mod start_put;
 pub(crate) mod upload;
