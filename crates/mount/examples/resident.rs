@@ -31,7 +31,22 @@ impl Resident {
         };
         let (modified_s, changed_s, uid, gid, links) = (0, 0, 0, 0, 1);
         let source = AttributeSource::Implied;
-        let attributes = Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links, source };
+        let (modified_ns, accessed, is_link) = (0, None, false);
+        let attributes = Attributes {
+            ino,
+            size,
+            modified_s,
+            modified_ns,
+            accessed,
+            changed_s,
+            kind,
+            is_link,
+            mode,
+            uid,
+            gid,
+            links,
+            source,
+        };
         Node { id: ino, generation: 0, attributes, lifetime: Duration::from_secs(3600) }
     }
 }

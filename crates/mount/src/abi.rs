@@ -45,6 +45,8 @@ pub mod op {
     pub const RELEASE: u32 = 18;
     pub const FSYNC: u32 = 20;
     pub const SETXATTR: u32 = 21;
+    pub const GETXATTR: u32 = 22;
+    pub const LISTXATTR: u32 = 23;
     pub const REMOVEXATTR: u32 = 24;
     pub const FLUSH: u32 = 25;
     pub const INIT: u32 = 26;
@@ -110,7 +112,9 @@ pub mod fattr {
     pub const UID: u32 = 1 << 1;
     pub const GID: u32 = 1 << 2;
     pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
     pub const MTIME: u32 = 1 << 5;
+    pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
 }
 
@@ -129,6 +133,7 @@ pub mod size {
     pub const ATTR_OUT: usize = 16 + ATTR;
     pub const ENTRY_OUT: usize = 40 + ATTR;
     pub const OPEN_OUT: usize = 16;
+    pub const GETXATTR_OUT: usize = 8;
     pub const WRITE_OUT: usize = 8;
     pub const CREATE_OUT: usize = ENTRY_OUT + OPEN_OUT;
     pub const STATFS_OUT: usize = 80;
@@ -143,4 +148,6 @@ pub mod mode {
     pub const FILE: u32 = 0o100000;
     /// A folder.
     pub const FOLDER: u32 = 0o040000;
+    /// A symbolic link.
+    pub const LINK: u32 = 0o120000;
 }

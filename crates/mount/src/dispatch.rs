@@ -1,6 +1,8 @@
 //! From a request to its answer: at once from memory, later on a thread of the engine's `BlockingPool`, or a
 //! refusal.
 
+mod posix;
+
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -84,7 +86,9 @@ impl<F: Files> Dispatcher<F> {
             FuseOperation::Open { flags } => self.open(&request, flags),
             FuseOperation::Read { handle, at, bytes } => self.read(&request, handle, at, bytes),
             FuseOperation::Release { handle } => self.release(&request, handle),
-            FuseOperation::Create { flags, name } => self.create(&request, flags, name),
+            FuseOperation::Create { flags, permissions, name } => {
+                self.create(&request, OpenMode { permissions, ..open_mode(flags) }, flags, name);
+            }
             FuseOperation::Write { handle, at, bytes } => self.write(&request, handle, at, bytes),
             FuseOperation::Flush { handle } => {
                 let caller = self.caller(&request);
@@ -124,11 +128,11 @@ impl<F: Files> Dispatcher<F> {
                     gone_already(again, files.remove_folder(node, &name))
                 });
             }
-            FuseOperation::MakeFolder { name } => {
-                let (name, again) = (name.to_owned(), request.is_resent());
+            FuseOperation::MakeFolder { permissions, name } => {
+                let (name, again, caller) = (name.to_owned(), request.is_resent(), self.caller(&request));
                 self.wait(&request, move |own, reply| {
                     let began = Instant::now();
-                    let made = match own.files.make_folder(node, &name) {
+                    let made = match own.files.make_folder(node, &name, permissions, caller) {
                         // By the process before.
                         Err(error) if again && error.errno == Errno::EXIST.raw_os_error() => {
                             own.files.lookup(node, &name)
@@ -188,7 +192,26 @@ impl<F: Files> Dispatcher<F> {
                 self.connection.answer(unique, &[]);
             }
             FuseOperation::Interrupt { unique: about } => self.interrupt(unique, about),
-            FuseOperation::ReadLink => refuse(Errno::INVAL),
+            FuseOperation::MakeFile { permissions, name } => {
+                let (name, caller) = (name.to_owned(), self.caller(&request));
+                let mode = OpenMode { writes: true, permissions, ..OpenMode::default() };
+                self.wait(&request, move |own, reply| {
+                    let began = Instant::now();
+                    let made =
+                        own.files.create(node, &name, true, mode, caller).and_then(|(node, opened)| {
+                            let published = own.files.sync(opened.handle);
+                            own.released(node.id, opened.handle);
+                            published.map(|()| node).inspect_err(|_| own.files.forget(node.id, 1))
+                        });
+                    let made = own.observer.answered(Timed::Change, began, made);
+                    own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
+                });
+            }
+            FuseOperation::MakeLink { .. }
+            | FuseOperation::ReadLink
+            | FuseOperation::Xattr { .. }
+            | FuseOperation::Xattrs { .. }
+            | FuseOperation::SetXattr { .. } => self.posix(&request),
             FuseOperation::Ioctl => refuse(Errno::NOTTY),
             FuseOperation::Refused => refuse(Errno::OPNOTSUPP),
             // A connection has one INIT, which was answered.
@@ -268,10 +291,10 @@ impl<F: Files> Dispatcher<F> {
         });
     }
 
-    fn create(&self, request: &FuseRequest<'_>, flags: u32, name: &OsStr) {
+    fn create(&self, request: &FuseRequest<'_>, mode: OpenMode, flags: u32, name: &OsStr) {
         let (parent, name, caller) = (request.node, name.to_owned(), self.caller(request));
         let number = request.number();
-        let (mode, exclusive) = (open_mode(flags), OFlags::from_bits_retain(flags).contains(OFlags::EXCL));
+        let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         self.wait(request, move |own, reply| {
             let began = Instant::now();
             let created =
@@ -375,7 +398,8 @@ impl<F: Files> Dispatcher<F> {
 
     /// Who waits for the answer.
     fn caller(&self, request: &FuseRequest<'_>) -> Caller {
-        Caller { thread: self.pid(request), look: processes::look }
+        let FuseRequest { uid, gid, .. } = *request;
+        Caller { thread: self.pid(request), look: processes::look, uid, gid }
     }
 
     fn opened(
@@ -553,5 +577,6 @@ fn open_mode(flags: u32) -> OpenMode {
         writes: access != OFlags::RDONLY,
         truncates: flags.contains(OFlags::TRUNC),
         direct: flags.contains(OFlags::DIRECT),
+        permissions: 0,
     }
 }

@@ -57,6 +57,11 @@ pub(crate) fn write(bytes: usize) -> [u8; size::WRITE_OUT] {
     StructWriter::new().u32(bytes as u32).u32(0).done()
 }
 
+/// `struct fuse_getxattr_out`.
+pub(crate) fn xattr_length(bytes: usize) -> [u8; size::GETXATTR_OUT] {
+    StructWriter::new().u32(bytes as u32).u32(0).done()
+}
+
 /// `struct fuse_statfs_out`.
 pub(crate) fn statfs(all: &Statfs) -> [u8; size::STATFS_OUT] {
     StructWriter::new()
@@ -112,14 +117,19 @@ pub(crate) fn inval_inode(node: u64, at: i64, bytes: i64) -> [u8; 24] {
 fn attributes<const N: usize>(to: StructWriter<N>, of: &Attributes) -> StructWriter<N> {
     // No object is older than 1970, and the kernel would read a negative number as a far future.
     let (modified, changed) = (of.modified_s.max(0) as u64, of.changed_s.max(0) as u64);
+    let modified_ns = of.modified_ns;
+    let (accessed, accessed_ns) =
+        of.accessed.map_or((modified, modified_ns), |time| (time.s.max(0) as u64, time.ns));
     to.u64(of.ino)
         .u64(of.size)
         .u64(of.size.div_ceil(BLOCK_BYTES))
-        .u64(modified)
+        .u64(accessed)
         .u64(modified)
         .u64(changed)
-        .zeros(3 * 4)
-        .u32(kind(of.kind) | of.mode & 0o7777)
+        .u32(accessed_ns)
+        .u32(modified_ns)
+        .u32(0)
+        .u32(kind(of) | of.mode & 0o7777)
         .u32(of.links)
         .u32(of.uid)
         .u32(of.gid)
@@ -129,8 +139,9 @@ fn attributes<const N: usize>(to: StructWriter<N>, of: &Attributes) -> StructWri
 }
 
 /// The type bits of a mode.
-fn kind(of: FileKind) -> u32 {
-    match of {
+fn kind(of: &Attributes) -> u32 {
+    match of.kind {
+        FileKind::File if of.is_link => mode::LINK,
         FileKind::File => mode::FILE,
         FileKind::Folder => mode::FOLDER,
     }
@@ -159,7 +170,7 @@ impl DirectoryBuffer {
     /// lookups: they have no entry.
     pub fn push(&mut self, line: &FolderEntry<'_>) -> bool {
         let FolderEntry { node, name, next } = line;
-        let Attributes { ino, kind: of, .. } = node.attributes;
+        let ino = node.attributes.ino;
         let ahead = if self.plus { size::ENTRY_OUT } else { 0 };
         let length = (ahead + size::DIRENT + name.len()).next_multiple_of(8);
         if self.bytes.len() + length > self.most {
@@ -176,8 +187,12 @@ impl DirectoryBuffer {
             };
             self.bytes.extend_from_slice(&entry);
         }
-        let dirent: [u8; size::DIRENT] =
-            StructWriter::new().u64(ino).u64(*next).u32(name.len() as u32).u32(kind(of) >> 12).done();
+        let dirent: [u8; size::DIRENT] = StructWriter::new()
+            .u64(ino)
+            .u64(*next)
+            .u32(name.len() as u32)
+            .u32(kind(&node.attributes) >> 12)
+            .done();
         self.bytes.extend_from_slice(&dirent);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.resize(start + length, 0);

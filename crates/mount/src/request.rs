@@ -6,9 +6,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use flatout_tree::{AttributeChanges, TimeChange};
+use flatout_tree::{AttributeChanges, Time, TimeChange};
 
-use crate::abi::{IN_HEADER, RESENT, fattr, op};
+use crate::abi::{IN_HEADER, RESENT, fattr, mode, op};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct FuseRequest<'a> {
     /// The waiting thread, by its number in this process's namespace; 0 if it has none there, or if no thread
     /// waits.
     pub pid: u32,
+    /// Whose the thread is.
+    pub uid: u32,
+    pub gid: u32,
     pub operation: FuseOperation<'a>,
 }
 
@@ -92,6 +95,8 @@ pub enum FuseOperation<'a> {
     Create {
         /// As of `open(2)`, of this machine.
         flags: u32,
+        /// Permission bits, without the type; the umask is taken off.
+        permissions: u32,
         /// Neither empty nor with a `/`.
         name: &'a OsStr,
     },
@@ -123,6 +128,8 @@ pub enum FuseOperation<'a> {
     },
     /// Makes a folder in this folder.
     MakeFolder {
+        /// As of CREATE.
+        permissions: u32,
         /// Neither empty nor with a `/`.
         name: &'a OsStr,
     },
@@ -151,11 +158,46 @@ pub enum FuseOperation<'a> {
         /// The other request's number.
         unique: u64,
     },
-    /// Asks for the target of a symbolic link; there are none.
+    /// Makes a file in this folder, and opens it not: tar(1) sets its attributes first.
+    MakeFile {
+        /// As of CREATE.
+        permissions: u32,
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+    },
+    /// Makes a symbolic link in this folder.
+    MakeLink {
+        /// Neither empty nor with a `/`.
+        name: &'a OsStr,
+        /// Not empty.
+        target: &'a OsStr,
+    },
+    /// Asks for the target of a symbolic link.
     ReadLink,
+    /// Asks for an extended attribute, or with `most` 0 how long it is.
+    Xattr {
+        /// Not empty.
+        name: &'a OsStr,
+        /// The most bytes of the answer.
+        most: u32,
+    },
+    /// Asks for the names of the extended attributes, or with `most` 0 how long they are.
+    Xattrs {
+        /// The most bytes of the answer.
+        most: u32,
+    },
+    /// Sets or removes an extended attribute.
+    SetXattr {
+        /// Not empty.
+        name: &'a OsStr,
+        /// `None` removes it.
+        value: Option<&'a [u8]>,
+        /// `XATTR_*` of `setxattr(2)`.
+        flags: u32,
+    },
     /// An ioctl; files have none.
     Ioctl,
-    /// What would change something that no object has: links, special files, extended attributes, holes.
+    /// What would change something that no object has: hard links, special files, holes.
     Refused,
     /// An operation that the kernel does well without; it asks once.
     Unknown {
@@ -204,7 +246,7 @@ impl<'a> FuseRequest<'a> {
     /// Parses the bytes of one request.
     pub fn parse(bytes: &'a [u8]) -> Result<FuseRequest<'a>, Malformed> {
         let mut header = Fields(bytes);
-        let (length, opcode, unique, node, _uid, _gid, pid, _extensions) = (|| -> Option<_> {
+        let (length, opcode, unique, node, uid, gid, pid, _extensions) = (|| -> Option<_> {
             Some((
                 header.u32()?,
                 header.u32()?,
@@ -224,7 +266,7 @@ impl<'a> FuseRequest<'a> {
             return Err(malformed);
         }
         let operation = operation(opcode, node, Fields(&bytes[IN_HEADER..])).ok_or(malformed)?;
-        Ok(FuseRequest { unique, node, pid, operation })
+        Ok(FuseRequest { unique, node, pid, uid, gid, operation })
     }
 }
 
@@ -250,8 +292,8 @@ fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<FuseOpe
         }
         op::RELEASEDIR => FuseOperation::ReleaseFolder { handle: body.u64()? },
         op::CREATE => {
-            let (flags, _mode, _umask, _open_flags) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
-            FuseOperation::Create { flags, name: body.name()? }
+            let (flags, mode, _umask, _open_flags) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+            FuseOperation::Create { flags, permissions: mode & 0o7777, name: body.name()? }
         }
         op::WRITE => {
             let (handle, at, bytes, _flags) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
@@ -265,8 +307,8 @@ fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<FuseOpe
         op::UNLINK => FuseOperation::RemoveFile { name: body.name()? },
         op::RMDIR => FuseOperation::RemoveFolder { name: body.name()? },
         op::MKDIR => {
-            let (_mode, _umask) = (body.u32()?, body.u32()?);
-            FuseOperation::MakeFolder { name: body.name()? }
+            let (mode, _umask) = (body.u32()?, body.u32()?);
+            FuseOperation::MakeFolder { permissions: mode & 0o7777, name: body.name()? }
         }
         op::RENAME | op::RENAME2 => {
             let new_parent = body.u64()?;
@@ -280,16 +322,34 @@ fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<FuseOpe
         op::STATFS => FuseOperation::Statfs,
         op::INTERRUPT => FuseOperation::Interrupt { unique: body.u64()? },
         op::READLINK => FuseOperation::ReadLink,
+        op::SYMLINK => {
+            let name = body.next_name()?;
+            FuseOperation::MakeLink { name, target: body.text()? }
+        }
+        op::GETXATTR => {
+            let (most, _padding) = (body.u32()?, body.u32()?);
+            FuseOperation::Xattr { name: body.text()?, most }
+        }
+        op::LISTXATTR => FuseOperation::Xattrs { most: body.u32()? },
+        op::SETXATTR => {
+            let (bytes, flags) = (body.u32()?, body.u32()?);
+            let name = body.text()?;
+            let value = body.0.get(name.len() + 1..)?.get(..bytes as usize)?;
+            FuseOperation::SetXattr { name, value: Some(value), flags }
+        }
+        op::REMOVEXATTR => FuseOperation::SetXattr { name: body.text()?, value: None, flags: 0 },
         op::IOCTL => FuseOperation::Ioctl,
-        op::SYMLINK
-        | op::MKNOD
-        | op::LINK
-        | op::SETXATTR
-        | op::REMOVEXATTR
-        | op::FALLOCATE
-        | op::COPY_FILE_RANGE
-        | op::COPY_FILE_RANGE_64
-        | op::TMPFILE => FuseOperation::Refused,
+        op::MKNOD => {
+            let (mode, _device, _umask, _padding) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+            let name = body.name()?;
+            match mode & !0o7777 {
+                0 | mode::FILE => FuseOperation::MakeFile { permissions: mode & 0o7777, name },
+                _ => FuseOperation::Refused,
+            }
+        }
+        op::LINK | op::FALLOCATE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 | op::TMPFILE => {
+            FuseOperation::Refused
+        }
         _ => FuseOperation::Unknown { opcode },
     })
 }
@@ -305,17 +365,17 @@ fn init(mut body: Fields<'_>) -> Option<InitRequest> {
     Some(InitRequest { major, minor, max_readahead, flags: u64::from(low) | u64::from(high) << 32 })
 }
 
-/// `struct fuse_setattr_in`. Access times are not kept.
+/// `struct fuse_setattr_in`.
 fn changes(mut body: Fields<'_>) -> Option<AttributeChanges> {
     let (valid, _padding, _handle, size) = (body.u32()?, body.u32()?, body.u64()?, body.u64()?);
-    let (_lock_owner, _accessed_s, modified_s, _changed_s) =
+    let (_lock_owner, accessed_s, modified_s, _changed_s) =
         (body.u64()?, body.u64()?, body.u64()?, body.u64()?);
-    let (_accessed_ns, _modified_ns, _changed_ns) = (body.u32()?, body.u32()?, body.u32()?);
+    let (accessed_ns, modified_ns, _changed_ns) = (body.u32()?, body.u32()?, body.u32()?);
     let (mode, _unused, uid, gid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
     let has = |bit: u32| valid & bit != 0;
-    let time = match () {
-        () if has(fattr::MTIME_NOW) => TimeChange::Now,
-        () if has(fattr::MTIME) => TimeChange::To(modified_s as i64),
+    let time = |now: u32, then: u32, s: u64, ns: u32| match () {
+        () if has(now) => TimeChange::Now,
+        () if has(then) => TimeChange::To(Time { s: s as i64, ns }),
         () => TimeChange::None,
     };
     Some(AttributeChanges {
@@ -323,7 +383,8 @@ fn changes(mut body: Fields<'_>) -> Option<AttributeChanges> {
         mode: has(fattr::MODE).then_some(mode & 0o7777),
         uid: has(fattr::UID).then_some(uid),
         gid: has(fattr::GID).then_some(gid),
-        time,
+        time: time(fattr::MTIME_NOW, fattr::MTIME, modified_s, modified_ns),
+        accessed: time(fattr::ATIME_NOW, fattr::ATIME, accessed_s, accessed_ns),
     })
 }
 
@@ -364,6 +425,12 @@ impl<'a> Fields<'a> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_ne_bytes)
+    }
+
+    /// Text that ends with a NUL, and may have a `/`.
+    fn text(&self) -> Option<&'a OsStr> {
+        let end = self.0.iter().position(|&byte| byte == 0)?;
+        (end > 0).then(|| OsStr::from_bytes(&self.0[..end]))
     }
 
     /// A name that ends with a NUL; what follows that is next.

@@ -40,7 +40,11 @@ pub const ROWS: &[ForeignOption] = &[
         "true",
         Is(&["true", "1", "false", "0"], "fsync publishes what was written: leave it out"),
     ),
-    row("enable_symlink", "false", Is(&["false", "0"], "there are no links yet: leave it out")),
+    row(
+        "enable_symlink",
+        "false",
+        Is(&["false", "0"], "write attributes=metadata: links are kept as ossfs 1.0 does"),
+    ),
     row("enable_xattr", "false", Is(&["false", "0"], HDFS)),
     row("hdfs_set_owner_on_create", "false", Is(&["false", "0"], HDFS)),
     row("oss_hdfs_client_options", "", Refused(HDFS)),

@@ -13,7 +13,9 @@ use flatout_mount::{
     Granted, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter,
 };
 use flatout_settings::Settings;
-use flatout_tree::{Config, RenameJournal, StagingFolder, Tell, Tree, TreeRoot, UploadNotes};
+use flatout_tree::{
+    AttributeKeeping, Config, RenameJournal, StagingFolder, Tell, Tree, TreeRoot, UploadNotes,
+};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
@@ -174,7 +176,11 @@ fn config(plan: &MountPlan) -> Config {
         negative_lifetime: Duration::from_millis(mount.negative_lifetime_ms),
         close_to_open: mount.close_to_open,
         direct_bytes: mount.direct_bytes,
-        ignore_attributes: mount.attributes == "ignore",
+        attributes: match mount.attributes.as_str() {
+            "ignore" => AttributeKeeping::Ignore,
+            "metadata" => AttributeKeeping::Metadata,
+            _ => AttributeKeeping::Refuse,
+        },
         folder_markers: mount.folder_markers,
         rename_most: mount.rename_limit,
         rename_journal: rename_journal(plan),

@@ -178,7 +178,10 @@ impl Made {
             ino: node,
             size: node,
             modified_s: node as i64,
+            modified_ns: node as u32,
+            accessed: None,
             changed_s: !node as i64,
+            is_link: node.is_multiple_of(3),
             kind: if node.is_multiple_of(2) { FileKind::Folder } else { FileKind::File },
             mode: node as u32,
             uid: 0,
@@ -281,7 +284,7 @@ impl Files for Made {
         Made::done(parent)
     }
 
-    fn make_folder(&self, _parent: u64, name: &OsStr) -> Result<Node, FsError> {
+    fn make_folder(&self, _parent: u64, name: &OsStr, _: u32, _: Caller) -> Result<Node, FsError> {
         Made::found(name)
     }
 

@@ -283,10 +283,11 @@ knobs! {
         staging_bytes: Option<u64> = "staging-size", Size { min: 1 << 20, max: 1 << 50 }, "unlimited",
             "What all files together may take in the --staging folder; a write beyond it fails with ENOSPC";
 
-        /// `refuse` or `ignore`.
-        attributes: String = "attributes", Choice(&["refuse", "ignore"]), "refuse",
-            "What becomes of modes, owners and times that programs set, which no object has: refuse says so, \
-             ignore says that it is done and does nothing";
+        /// `refuse`, `ignore` or `metadata`.
+        attributes: String = "attributes", Choice(&["refuse", "ignore", "metadata"]), "refuse",
+            "What becomes of modes, owners, times, symbolic links and extended attributes, which no object has: \
+             refuse says so, ignore says that it is done and does nothing, metadata keeps them as s3fs and \
+             ossfs 1.0 do, for a HEAD of each file";
 
         /// Permission bits.
         file_mode: u32 = "file-mode", Mode, "0644",

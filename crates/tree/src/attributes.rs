@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
+pub use crate::posix::Time;
+
 /// A file or folder as the kernel knows it: its node, its attributes, and how long the kernel may believe
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +30,16 @@ pub struct Attributes {
     /// Last change of the content, in seconds since 1970. For a folder: that of its marker object, if known,
     /// else the start of the mount.
     pub modified_s: i64,
+    /// Beside those seconds.
+    pub modified_ns: u32,
+    /// What a program has set as the time of the last access; else it is `modified_s`.
+    pub accessed: Option<Time>,
     /// The ctime: `modified_s` for a file, the start of the mount for a folder. A folder's marker may become
     /// known while tar(1) packs the folder, and tar takes another ctime for a change.
     pub changed_s: i64,
     pub kind: FileKind,
+    /// A file that is a symbolic link.
+    pub is_link: bool,
     /// Permission bits, without the type.
     pub mode: u32,
     pub uid: u32,
@@ -78,6 +86,8 @@ pub struct OpenMode {
     pub truncates: bool,
     /// `O_DIRECT`
     pub direct: bool,
+    /// Permission bits of a file that is made by it.
+    pub permissions: u32,
 }
 
 impl OpenMode {
@@ -98,6 +108,9 @@ pub struct Caller {
     /// Its number; 0 if it is not known.
     pub thread: u32,
     pub look: fn(u32) -> Process,
+    /// Whose is what it makes.
+    pub uid: u32,
+    pub gid: u32,
 }
 
 /// A process, as a look at one of its threads tells.
@@ -117,18 +130,19 @@ pub struct AttributeChanges {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    /// Of the last change of the content.
     pub time: TimeChange,
+    pub accessed: TimeChange,
 }
 
-/// What the time of the last change is to be.
+/// What a time is to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeChange {
     /// As it is.
     #[default]
     None,
     Now,
-    /// In seconds since 1970.
-    To(i64),
+    To(Time),
 }
 
 /// An open file.

@@ -1,5 +1,7 @@
 //! Names that this mount changes: files removed, folders made and removed, either renamed, attributes set.
 
+mod posix;
+
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -7,7 +9,8 @@ use flatout_engine::{Entry, Error, ErrorKind, setting, setting_to, text};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
-use crate::attributes::{AttributeChanges, FileKind, Node, TimeChange};
+use crate::attributes::{AttributeChanges, Caller, FileKind, Node, TimeChange};
+use crate::config::AttributeKeeping;
 use crate::fact::{Fact, NameStatus};
 use crate::folder_location::{FolderLocation, unlisted};
 use crate::folder_rename::{FolderRename, RenameRecord, rename};
@@ -92,7 +95,13 @@ impl<S: ObjectStore> Changes<S> {
         self.names.settle(&mut table);
     }
 
-    pub(crate) fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+    pub(crate) fn make_folder(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        permissions: u32,
+        caller: Caller,
+    ) -> Result<Node, FsError> {
         self.check_not_moving(parent)?;
         let name = self.new_name(parent, name)?;
         let asked_ms = match self.lookups.resolve(parent, name)? {
@@ -101,11 +110,13 @@ impl<S: ObjectStore> Changes<S> {
         };
         let location = self.names.location_of(&self.names.table(), parent)?;
         let FolderLocation::Prefix(folder) = &location else { return Err(FsError::of(libc::EPERM)) };
-        let markers = self.names.config.folder_markers;
+        let posix = self.names.made_by(permissions, caller);
+        let markers = self.names.config.folder_markers || posix.is_some();
         if markers {
             let key = format!("{}{name}/", folder.key());
             let marker = folder.with_key(key).ok_or_else(unlisted)?;
-            self.names.store.put(&marker, Arc::default(), Condition::None)?;
+            let options = posix.as_ref().map(|posix| posix.options(FileKind::Folder)).unwrap_or_default();
+            self.names.store.put(&marker, Arc::default(), &options, Condition::None)?;
         }
         let now_ms = self.names.now_ms();
         let mut table = self.names.table();
@@ -114,6 +125,9 @@ impl<S: ObjectStore> Changes<S> {
         table.set_made_here(ino, !markers, now_ms);
         // Nothing had the name when it was asked for: the folder is empty.
         table.set_listing(ino, Arc::new(self.names.empty_listing(asked_ms)));
+        if let Some(posix) = posix {
+            table.set_posix(ino, posix, &Fact::folder(now_ms), now_ms);
+        }
         let status = NameStatus::Present(FileKind::Folder, Fact::folder(now_ms));
         self.names.looked_up(&mut table, parent, name, status)
     }
@@ -313,8 +327,13 @@ impl<S: ObjectStore> Changes<S> {
         }
         {
             let mut table = self.names.table();
+            let posix = self.names.posix(&table, ino);
             table.rename(ino, to, now_ms);
-            table.rewrite(ino, self.writers.fact(&copied.stored));
+            let fact = self.writers.fact(&copied.stored);
+            table.rewrite(ino, fact.clone());
+            if let Some(posix) = posix {
+                table.set_posix(ino, posix, &fact, now_ms);
+            }
             if from.0 != to.0 {
                 table.keep_emptied(from.0, now_ms);
             }
@@ -446,10 +465,13 @@ impl<S: ObjectStore> Changes<S> {
         changes: AttributeChanges,
         known: Node,
     ) -> Result<(), FsError> {
-        let AttributeChanges { size, mode, uid, gid, time } = changes;
+        let AttributeChanges { size, mode, uid, gid, time, accessed: _ } = changes;
         let shown = known.attributes;
         if let Some(size) = size.filter(|size| *size != shown.size || *size == 0) {
             self.cut(node, size, shown.size)?;
+        }
+        if self.names.keeps_attributes() {
+            return self.change_posix(node, &changes);
         }
         let is_time_kept = match time {
             // A file that changes its size changes its time.
@@ -458,13 +480,13 @@ impl<S: ObjectStore> Changes<S> {
             TimeChange::Now => {
                 i64::from(now_s(&self.names)).abs_diff(shown.modified_s) <= TIMES_APART_S as u64
             }
-            TimeChange::To(modified_s) => modified_s == shown.modified_s,
+            TimeChange::To(time) => time.s == shown.modified_s,
         };
         let is_kept = is_time_kept
             && mode.is_none_or(|mode| mode & 0o7777 == shown.mode & 0o7777)
             && uid.is_none_or(|uid| uid == shown.uid)
             && gid.is_none_or(|gid| gid == shown.gid);
-        match is_kept || self.names.config.ignore_attributes {
+        match is_kept || self.names.config.attributes == AttributeKeeping::Ignore {
             true => Ok(()),
             false => Err(not_kept()),
         }
@@ -493,9 +515,16 @@ impl<S: ObjectStore> Changes<S> {
             return Ok(());
         }
         if from > 0 {
-            let stored = self.names.store.put(&location, Arc::default(), Condition::None)?;
+            let posix = self.names.posix(&self.names.table(), node);
+            let options = posix.as_ref().map(|posix| posix.options(FileKind::File)).unwrap_or_default();
+            let stored = self.names.store.put(&location, Arc::default(), &options, Condition::None)?;
             self.writers.outdate_readers(node);
-            self.names.table().rewrite(node, self.writers.fact(&stored));
+            let fact = self.writers.fact(&stored);
+            let mut table = self.names.table();
+            table.rewrite(node, fact.clone());
+            if let Some(posix) = posix {
+                table.set_posix(node, posix, &fact, fact.asked_ms);
+            }
         }
         Ok(())
     }
@@ -506,6 +535,8 @@ fn not_kept() -> FsError {
     Error::new(ErrorKind::Unsupported, "an object has no mode, owner or time of its own")
         .during("change attributes", "of a file")
         .with_hint([
+            setting_to("attributes", "metadata".to_owned()),
+            text(" keeps them in its metadata; "),
             setting_to("attributes", "ignore".to_owned()),
             text(" says that it is done, and does nothing"),
         ])

@@ -36,20 +36,39 @@ impl ObjectStore for Client {
         Ok(Box::new(Client::list(self, under, true)?))
     }
 
-    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error> {
-        let put = Put::new(to.clone(), Source::Memory(Arc::new(SharedBytes(bytes)))).on_condition(condition);
+    fn put(
+        &self,
+        to: &Location,
+        bytes: Arc<Vec<u8>>,
+        as_: &ObjectOptions,
+        condition: Condition,
+    ) -> Result<Stored, Error> {
+        let put = Put::new(to.clone(), Source::Memory(Arc::new(SharedBytes(bytes))));
+        let put = put.with_options(as_.clone()).on_condition(condition);
         Ok(stored(&Client::put(self, put)?.wait()?))
+    }
+
+    fn describe(&self, object: &Location, etag: Option<&str>, as_: &ObjectOptions) -> Result<Stored, Error> {
+        let copy = ServerCopy::new(object.clone(), object.clone()).with_options(as_.clone());
+        // It copies the version that it finds, and no other: this one has to be it.
+        let copy = match etag {
+            Some(etag) if !etag.starts_with("W/") => copy.of_etag(etag),
+            _ => copy,
+        };
+        Ok(stored(&Client::copy(self, copy)?.wait()?))
     }
 
     fn upload(
         &self,
         to: &Location,
+        as_: &ObjectOptions,
         condition: Condition,
         continues: Option<Object>,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<ClientUpload, Error> {
         let (uploader, source) = upload_stream();
-        let mut put = Put::new(to.clone(), Source::Stream(source)).on_condition(condition);
+        let put = Put::new(to.clone(), Source::Stream(source)).with_options(as_.clone());
+        let mut put = put.on_condition(condition);
         if let Some(object) = continues {
             put = put.continuing(object);
         }
@@ -128,7 +147,8 @@ impl ObjectStore for Client {
         let of_all = stat.checksums.iter().filter(|checksum| checksum.kind == Coverage::Full);
         let checksums = of_all.map(|checksum| (checksum.algorithm, checksum.value)).collect();
         let is_appendable = stat.object_type.as_deref() == Some("Appendable");
-        Ok(Head { checksums, is_appendable, metadata: stat.metadata, ..head_of(stat.version) })
+        let (metadata, content_type) = (stat.metadata, stat.content_type);
+        Ok(Head { checksums, is_appendable, metadata, content_type, ..head_of(stat.version) })
     }
 
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {

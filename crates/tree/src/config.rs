@@ -23,8 +23,8 @@ pub struct Config {
     pub close_to_open: bool,
     /// Files of at least this size are opened for direct I/O.
     pub direct_bytes: Option<u64>,
-    /// What asks for other modes, owners or times is told that it is done, and nothing is.
-    pub ignore_attributes: bool,
+    /// What becomes of modes, owners and times that programs set.
+    pub attributes: AttributeKeeping,
     /// A folder that is made has an object of its own.
     pub folder_markers: bool,
     /// The most objects that a folder may have to be renamed.
@@ -40,6 +40,17 @@ pub struct Config {
     pub staging: Option<Arc<StagingFolder>>,
 }
 
+/// What becomes of modes, owners, times, symbolic links and extended attributes, which no object has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttributeKeeping {
+    #[default]
+    Refuse,
+    /// A program is told that it is done, and nothing is.
+    Ignore,
+    /// They are kept in the object's metadata.
+    Metadata,
+}
+
 impl Default for Config {
     /// Owned by root, readable by all; attributes live for a minute, missing names are asked for each time.
     fn default() -> Config {
@@ -52,7 +63,7 @@ impl Default for Config {
             negative_lifetime: Duration::ZERO,
             close_to_open: false,
             direct_bytes: None,
-            ignore_attributes: false,
+            attributes: AttributeKeeping::Refuse,
             folder_markers: false,
             rename_most: 0,
             rename_journal: None,

@@ -18,6 +18,17 @@ pub enum WriteMoment {
     Take,
 }
 
+/// What setxattr(2) makes a condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrNeeds {
+    #[default]
+    Nothing,
+    /// `XATTR_CREATE`
+    Absent,
+    /// `XATTR_REPLACE`
+    Present,
+}
+
 /// Cancels a read. Where the read was answered meanwhile, nothing happens.
 pub type Cancel = Box<dyn FnOnce() + Send>;
 
@@ -190,9 +201,72 @@ pub trait Files: Send + Sync + 'static {
     ///
     /// # Errors
     /// `EEXIST`, the origin's refusal.
-    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
-        let _ = (parent, name);
+    fn make_folder(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        permissions: u32,
+        caller: Caller,
+    ) -> Result<Node, FsError> {
+        let _ = (parent, name, permissions, caller);
         Err(FsError::of(libc::EROFS))
+    }
+
+    /// Makes a symbolic link, and counts one lookup of its inode.
+    ///
+    /// # Errors
+    /// `EEXIST`; `EOPNOTSUPP` where attributes are not kept; the origin's refusal.
+    fn make_link(&self, parent: u64, name: &OsStr, target: &OsStr, caller: Caller) -> Result<Node, FsError> {
+        let _ = (parent, name, target, caller);
+        Err(FsError::of(libc::EOPNOTSUPP))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` for another file; the origin's refusal.
+    fn read_link(&self, node: u64) -> Result<Vec<u8>, FsError> {
+        let _ = node;
+        Err(FsError::of(libc::EINVAL))
+    }
+
+    /// Whether extended attributes are kept. Where they are not, the kernel asks once.
+    fn has_xattrs(&self) -> bool {
+        false
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`; the origin's refusal.
+    fn xattr(&self, node: u64, name: &OsStr) -> Result<Vec<u8>, FsError> {
+        let _ = (node, name);
+        Err(FsError::of(libc::ENODATA))
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// The origin's refusal.
+    fn xattrs(&self, node: u64) -> Result<Vec<String>, FsError> {
+        let _ = node;
+        Ok(Vec::new())
+    }
+
+    /// Sets an extended attribute, or removes it (`None`).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a name that does not begin with `user.`; `ENODATA`, `EEXIST` as `needs` has it; the
+    /// origin's refusal.
+    fn set_xattr(
+        &self,
+        node: u64,
+        name: &OsStr,
+        value: Option<&[u8]>,
+        needs: XattrNeeds,
+    ) -> Result<(), FsError> {
+        let _ = (node, name, value, needs);
+        Err(FsError::of(libc::EOPNOTSUPP))
     }
 
     /// Deletes an empty folder.

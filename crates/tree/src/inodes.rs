@@ -4,6 +4,7 @@
 mod changes;
 mod known;
 mod notes;
+mod posix;
 mod taken_over;
 mod versions;
 
@@ -19,6 +20,7 @@ use crate::kept::Kept;
 use crate::listing::{FolderListing, NameInListing};
 use crate::writer::WrittenSize;
 use notes::Note;
+use posix::KnownPosix;
 use versions::{Vacancy, VersionState};
 
 /// An inode. Its key is its parent's key and its name.
@@ -127,6 +129,8 @@ pub(crate) struct InodeTable {
     generations: u32,
     /// What the kernel knows of the inodes, for another process.
     pub(crate) kept: Kept,
+    /// What is known of their metadata.
+    pub(crate) posix: KnownPosix,
 }
 
 /// How long an answer may be used.
@@ -153,6 +157,7 @@ impl InodeTable {
             listings: 0,
             generations: 0,
             kept: Kept::default(),
+            posix: KnownPosix::default(),
         };
         let root = Vacancy { ino: ROOT, number: ROOT };
         table.insert(root, ROOT, "", FileKind::Folder, Fact::folder(0));
@@ -430,6 +435,7 @@ impl InodeTable {
         self.undisplace(ino);
         let Some(inode) = self.take(ino) else { return };
         self.kept.node_gone(ino);
+        self.posix.forget(ino);
         if inode.state != VersionState::Unopened {
             self.kept.no_version(ino);
         }
@@ -539,7 +545,7 @@ impl InodeTable {
 
     /// Bytes of inodes and notes, without listings.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.posix.bytes()
     }
 
     /// How many inodes there are, how many of them are looked up, and how many listings.

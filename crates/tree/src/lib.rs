@@ -24,6 +24,8 @@ mod namespace;
 mod open_files;
 mod open_folders;
 mod page;
+mod posix;
+mod posix_known;
 mod series;
 mod single_flight;
 mod staging;
@@ -38,10 +40,10 @@ mod writers;
 
 pub use attributes::{
     AttributeChanges, AttributeSource, Attributes, Caller, FileKind, FolderEntry, Node, OpenMode, OpenedFile,
-    Process, STATFS, Statfs, TimeChange,
+    Process, STATFS, Statfs, Time, TimeChange,
 };
-pub use config::Config;
-pub use files::{Cancel, Files, Slices, WriteMoment};
+pub use config::{AttributeKeeping, Config};
+pub use files::{Cancel, Files, Slices, WriteMoment, XattrNeeds};
 pub use folder_location::TreeRoot;
 pub use folder_rename::{
     CopyState, FolderRename, MadeCopy, RenameEnd, RenameJournal, RenameRecord, RenameState, end_rename,

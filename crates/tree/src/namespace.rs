@@ -18,6 +18,7 @@ use crate::inodes::{Inode, InodeTable, Lifetimes};
 use crate::kept::Kept;
 use crate::listing::{FolderListing, ListingBytes};
 use crate::names;
+use crate::posix::{Posix, Time};
 use crate::stats::TreeCounters;
 use crate::store::{MemoryAccount, ObjectStore};
 
@@ -195,13 +196,14 @@ impl<S: ObjectStore> Namespace<S> {
             ROOT => Duration::from_millis(self.lifetimes.attributes_ms),
             _ => self.lifetime_left(&fact),
         };
-        let attributes = self.attributes_from(number, kind, &fact);
+        let posix = self.posix(table, ino);
+        let attributes = self.attributes_from(number, kind, &fact, posix.as_deref());
         Some(Node { id: ino, generation, attributes, lifetime })
     }
 
     /// A name for the kernel that may have no inode.
     pub(crate) fn node_from(&self, ino: u64, kind: FileKind, fact: &Fact) -> Node {
-        let attributes = self.attributes_from(ino, kind, fact);
+        let attributes = self.attributes_from(ino, kind, fact, None);
         Node { id: ino, generation: 0, attributes, lifetime: self.lifetime_left(fact) }
     }
 
@@ -210,7 +212,7 @@ impl<S: ObjectStore> Namespace<S> {
         Duration::from_millis(self.lifetimes.attributes_ms.saturating_sub(age_ms))
     }
 
-    fn attributes_from(&self, ino: u64, kind: FileKind, fact: &Fact) -> Attributes {
+    fn attributes_from(&self, ino: u64, kind: FileKind, fact: &Fact, posix: Option<&Posix>) -> Attributes {
         let Config { uid, gid, file_mode, folder_mode, .. } = self.config;
         let modified_s = if fact.modified_s == 0 { self.began_s } else { i64::from(fact.modified_s) };
         let (mode, changed_s) = match kind {
@@ -218,7 +220,23 @@ impl<S: ObjectStore> Namespace<S> {
             FileKind::Folder => (folder_mode, self.began_s),
         };
         let (size, source) = (fact.size, fact.source);
-        Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links: 1, source }
+        let posix = posix.cloned().unwrap_or_default();
+        let modified = posix.modified.unwrap_or(Time { s: modified_s, ns: 0 });
+        Attributes {
+            ino,
+            size,
+            modified_s: modified.s,
+            modified_ns: modified.ns,
+            accessed: posix.accessed,
+            changed_s: posix.changed.map_or(changed_s, |changed| changed.s),
+            kind,
+            is_link: posix.is_link && kind == FileKind::File,
+            mode: posix.mode.unwrap_or(mode),
+            uid: posix.uid.unwrap_or(uid),
+            gid: posix.gid.unwrap_or(gid),
+            links: 1,
+            source,
+        }
     }
 
     /// Where the folder `ino` lies.

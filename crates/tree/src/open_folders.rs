@@ -17,6 +17,9 @@ use crate::namespace::Namespace;
 use crate::page::ListingPage;
 use crate::store::ObjectStore;
 
+/// Of so many entries the metadata is asked for at a time.
+const DESCRIBED_AHEAD: usize = 256;
+
 pub(crate) struct OpenFolders<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     ahead: Arc<ListAhead<S>>,
@@ -117,6 +120,27 @@ impl<S: ObjectStore> OpenFolders<S> {
         if self.names.is_over() {
             listing.drop_before(page.first);
         }
+    }
+
+    /// Asks for the metadata of the entries from `entry` on, where the next one's is not known.
+    pub(crate) fn describe(&self, folder: u64, page: &ListingPage, entry: u64) -> Result<(), FsError> {
+        if !self.names.keeps_attributes() {
+            return Ok(());
+        }
+        let from = usize::try_from(entry - page.first).unwrap_or(usize::MAX);
+        let nodes: Vec<u64> = {
+            let (mut table, now_ms) = (self.names.table(), self.names.now_ms());
+            let entries = from..page.len().min(from.saturating_add(DESCRIBED_AHEAD));
+            entries
+                .map(|at| {
+                    let (kind, fact) = Fact::of_entry(page.entry(at), page.asked_ms);
+                    let ino = table.keep(folder, page.name(at), kind, fact);
+                    table.rest(ino, now_ms);
+                    ino
+                })
+                .collect()
+        };
+        self.names.learn_posix(&nodes)
     }
 
     /// Hands one entry out; `false` if it was not taken.

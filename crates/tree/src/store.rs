@@ -34,7 +34,20 @@ pub trait ObjectStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// The origin's refusal, or the network's; `Changed` where the condition does not hold.
-    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error>;
+    fn put(
+        &self,
+        to: &Location,
+        bytes: Arc<Vec<u8>>,
+        as_: &ObjectOptions,
+        condition: Condition,
+    ) -> Result<Stored, Error>;
+
+    /// Describes an object anew: it is copied onto itself, as long as it has this ETag. Names that are not
+    /// given stay.
+    ///
+    /// # Errors
+    /// `Changed` where it has another; the origin's refusal, or the network's.
+    fn describe(&self, object: &Location, etag: Option<&str>, as_: &ObjectOptions) -> Result<Stored, Error>;
 
     /// Begins an object whose bytes are to be written. It `continues` that version, where one is given: its
     /// bytes come first. `notes` hears of it.
@@ -44,6 +57,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn upload(
         &self,
         to: &Location,
+        as_: &ObjectOptions,
         condition: Condition,
         continues: Option<Object>,
         notes: Option<Arc<dyn UploadNotes>>,
@@ -188,6 +202,7 @@ pub struct Head {
     pub is_appendable: bool,
     /// Names without a prefix.
     pub metadata: Vec<(String, String)>,
+    pub content_type: Option<String>,
 }
 
 /// An object that is being written. Dropping it deletes what was sent, and waits for that; nothing appears.

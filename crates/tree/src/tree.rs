@@ -1,6 +1,9 @@
 //! The tree: its operations, each answered from the namespace or by the parts that ask the origin.
 
+mod described;
+mod entries;
 mod staged;
+mod taken_over;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,13 +20,13 @@ use crate::attributes::{
 use crate::changes::Changes;
 use crate::config::Config;
 use crate::fact::NameStatus;
-use crate::files::{Cancel, Files, Slices, WriteMoment};
+use crate::files::{Cancel, Files, Slices, WriteMoment, XattrNeeds};
 use crate::folder_location::{TreeRoot, unlisted};
 use crate::fs_error::FsError;
-use crate::kept::{FileUse, FolderPlace, KeptFile, KeptState, SharedTable};
+use crate::kept::{FolderPlace, SharedTable};
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
-use crate::open_files::{OpenFile, OpenFiles};
+use crate::open_files::OpenFiles;
 use crate::open_folders::{OpenFolder, OpenFolders};
 use crate::stats::TreeStats;
 use crate::store::{ObjectStore, VersionReader};
@@ -51,9 +54,6 @@ struct LeftHandles {
     files: HashMap<u64, u64>,
     folders: HashMap<u64, u64>,
 }
-
-/// Handles of two processes are told apart: each has numbers for this many bits.
-const NUMBERS_OF_A_PROCESS: u32 = 40;
 
 impl<S: ObjectStore> TreeOf<S> {
     /// Asks for the first page of the root.
@@ -115,65 +115,6 @@ impl<S: ObjectStore> TreeOf<S> {
         }
     }
 
-    /// A handle that cannot be gone on with is not there: its calls fail with `EBADF`.
-    fn take_over_handles(&self, state: &KeptState) {
-        let kept = &self.names.kept;
-        let mut left = LeftHandles::default();
-        let mut writing: HashMap<u64, u32> = HashMap::new();
-        for file in state.files.values().filter(|file| matches!(file.use_, FileUse::Writes { .. })) {
-            *writing.entry(file.ino).or_default() += 1;
-        }
-        for (&ino, writer) in &state.writers {
-            let handles = writing.get(&ino).copied().unwrap_or(0);
-            // Without a handle the kernel never heard of it.
-            if handles == 0 || self.writers.take_over(ino, writer, handles).is_err() {
-                kept.writer_gone(ino);
-            }
-        }
-        for (&handle, file) in &state.files {
-            let Some(opened) = self.open_left(file) else {
-                kept.file_gone(handle);
-                continue;
-            };
-            self.names.table().open(file.ino);
-            opened.keep_as(kept.clone(), handle, file.request);
-            self.files.handles.insert(handle, opened);
-            left.files.insert(file.request, handle);
-        }
-        for (&handle, &(ino, request)) in &state.folders {
-            let places = state.places.get(&handle).cloned().unwrap_or_default();
-            self.names.table().pin(ino);
-            self.folders.handles.insert(handle, OpenFolder::taken_over(ino, places));
-            left.folders.insert(request, handle);
-        }
-        // A request to close that is sent again must not close a handle of this process.
-        self.files.handles.begin_after(state.processes << NUMBERS_OF_A_PROCESS);
-        self.folders.handles.begin_after(state.processes << NUMBERS_OF_A_PROCESS);
-        *self.left() = left;
-    }
-
-    fn open_left(&self, file: &KeptFile) -> Option<OpenFile<S>> {
-        let stale = || {
-            let opened = OpenFile::of_written(file.ino, None);
-            opened.set_stale();
-            opened
-        };
-        match &file.use_ {
-            FileUse::Writes { .. } => self.writers.handle_of(file.ino, &file.use_),
-            FileUse::ReadsWriter => Some(self.writers.handle_of(file.ino, &file.use_).unwrap_or_else(stale)),
-            FileUse::Stale => Some(stale()),
-            FileUse::Reads(version) => {
-                let (parent, name, location) = {
-                    let table = self.names.table();
-                    let inode = table.get(file.ino)?;
-                    let location = self.names.object(&table, inode.parent, &inode.name).ok()?;
-                    (inode.parent, inode.name.clone(), location)
-                };
-                self.files.reading(file.ino, (parent, &name), version.object(location)).ok()
-            }
-        }
-    }
-
     fn left(&self) -> MutexGuard<'_, LeftHandles> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,46 +166,14 @@ impl<S: ObjectStore> TreeOf<S> {
     pub fn client(&self) -> &Arc<S> {
         &self.names.store
     }
-
-    /// The entries of a folder from `offset` on.
-    fn read_entries(
-        &self,
-        folder: &OpenFolder,
-        offset: u64,
-        plus: bool,
-        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), FsError> {
-        for (number, name) in [(0, "."), (1, "..")] {
-            if offset <= number {
-                let node = self.folders.dot(folder.ino, number == 1)?;
-                if !each(&FolderEntry { node, name: OsStr::new(name), next: number + 1 }) {
-                    return Ok(());
-                }
-            }
-        }
-        let mut entry = self.folders.entry_at(folder, offset)?;
-        let listing = self.folders.listing_for(folder, entry)?;
-        while let Some(page) = listing.page_with(entry, || self.names.now_ms(), &self.names.counters)? {
-            if entry == page.first {
-                self.folders.go_on(&listing, &page);
-            }
-            for at in usize::try_from(entry - page.first).unwrap_or(usize::MAX)..page.len() {
-                if !self.folders.hand_out(folder.ino, &page, at, plus, each) {
-                    return Ok(());
-                }
-            }
-            entry = page.end();
-        }
-        self.folders.hand_out_local(folder, &listing, entry, plus, each);
-        Ok(())
-    }
 }
 
 impl<S: ObjectStore> Files for TreeOf<S> {
     fn lookup(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
         let name = self.names.name_in(parent, name)?;
         let status = self.lookups.resolve(parent, name)?;
-        self.names.looked_up(&mut self.names.table(), parent, name, status)
+        let node = self.names.looked_up(&mut self.names.table(), parent, name, status)?;
+        self.described(node).inspect_err(|_| self.forget(node.id, 1))
     }
 
     fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Node, FsError>> {
@@ -276,6 +185,12 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let now_ms = names.now_ms();
         let mut table = names.table();
         let status = table.known(parent, name, now_ms, names.lifetimes)?;
+        if let NameStatus::Present(kind, _) = &status
+            && names.keeps_attributes()
+            && !table.find(parent, *kind, name).is_some_and(|ino| names.knows_posix(&table, ino))
+        {
+            return None;
+        }
         names.counters.answered.count();
         Some(names.looked_up(&mut table, parent, name, status))
     }
@@ -291,8 +206,18 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         }
         let inode = self.names.table().get(node).map(|inode| (inode.parent, inode.name.clone(), inode.kind));
         let (parent, name, kind) = inode.ok_or_else(|| FsError::of(libc::ESTALE))?;
-        let status = self.lookups.resolve(parent, &name)?;
-        self.names.refreshed(&mut self.names.table(), node, (parent, &name, kind), status)
+        let known = match self.names.table().is_written(node) || node == ROOT {
+            true => self.names.node_of(&mut self.names.table(), node),
+            false => None,
+        };
+        let node = match known {
+            Some(known) => known,
+            None => {
+                let status = self.lookups.resolve(parent, &name)?;
+                self.names.refreshed(&mut self.names.table(), node, (parent, &name, kind), status)?
+            }
+        };
+        self.described(node)
     }
 
     fn attributes_known(&self, node: u64) -> Option<Result<Node, FsError>> {
@@ -301,12 +226,15 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let mut table = names.table();
         // A file that is being written has the attributes of its writer, also when its name is gone.
         if node == ROOT || table.is_written(node) {
-            return names.node_of(&mut table, node).map(Ok);
+            return names.node_of(&mut table, node).filter(|_| names.knows_posix(&table, node)).map(Ok);
         }
         let current = table.get(node).filter(|inode| !inode.is_replaced());
         let Some(inode) = current else { return Some(Err(FsError::of(libc::ESTALE))) };
         let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);
         let status = table.known(parent, &name, now_ms, names.lifetimes)?;
+        if !names.knows_posix(&table, node) {
+            return None;
+        }
         names.counters.answered.count();
         Some(names.refreshed(&mut table, node, (parent, &name, kind), status))
     }
@@ -379,6 +307,10 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         // What is replaced need not be known.
         if !mode.truncates {
             self.files.update(node)?;
+        }
+        if mode.changes() {
+            // What is written keeps them.
+            self.names.learn_posix(&[node])?;
         }
         match mode.changes() {
             true => self.writers.open_to_write(node, OpenMode { writes: true, ..mode }, caller),
@@ -486,8 +418,62 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         self.changes.remove_file(parent, name)
     }
 
-    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
-        self.changes.make_folder(parent, name)
+    fn make_folder(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        permissions: u32,
+        caller: Caller,
+    ) -> Result<Node, FsError> {
+        self.changes.make_folder(parent, name, permissions, caller)
+    }
+
+    fn make_link(&self, parent: u64, name: &OsStr, target: &OsStr, caller: Caller) -> Result<Node, FsError> {
+        self.changes.make_link(parent, name, target, caller)
+    }
+
+    fn read_link(&self, node: u64) -> Result<Vec<u8>, FsError> {
+        self.changes.read_link(node)
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.names.keeps_attributes()
+    }
+
+    fn xattr(&self, node: u64, name: &OsStr) -> Result<Vec<u8>, FsError> {
+        let posix = self.changes.posix_of(node)?;
+        let value = name.to_str().and_then(|name| posix.xattrs.get(name));
+        value.cloned().ok_or_else(|| FsError::of(libc::ENODATA))
+    }
+
+    fn xattrs(&self, node: u64) -> Result<Vec<String>, FsError> {
+        Ok(self.changes.posix_of(node)?.xattrs.keys().cloned().collect())
+    }
+
+    fn set_xattr(
+        &self,
+        node: u64,
+        name: &OsStr,
+        value: Option<&[u8]>,
+        needs: XattrNeeds,
+    ) -> Result<(), FsError> {
+        let name = name.to_str().filter(|name| self.has_xattrs() && name.starts_with("user."));
+        let name = name.ok_or_else(|| FsError::of(libc::EOPNOTSUPP))?;
+        self.changes.describe(node, |posix| {
+            let there = posix.xattrs.contains_key(name);
+            match (needs, value) {
+                (XattrNeeds::Absent, _) if there => Err(FsError::of(libc::EEXIST)),
+                (XattrNeeds::Present, _) | (_, None) if !there => Err(FsError::of(libc::ENODATA)),
+                (_, Some(value)) => {
+                    posix.xattrs.insert(name.to_owned(), value.to_vec());
+                    Ok(())
+                }
+                (_, None) => {
+                    posix.xattrs.remove(name);
+                    Ok(())
+                }
+            }
+        })
     }
 
     fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), FsError> {

@@ -10,12 +10,14 @@
 //! ```
 
 mod appends;
+mod described;
 mod kept_for_others;
+mod names;
 mod read;
 mod size;
 mod staged;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
 use crate::kept::KeptWriter;
+use crate::posix::Posix;
 use crate::staging::StagedFile;
 use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes};
 use crate::version_bytes::read_whole;
@@ -72,6 +75,9 @@ pub(crate) struct Work<S: ObjectStore> {
     is_at_origin: bool,
     /// What has been written is not all published.
     is_dirty: bool,
+    /// What stat(2) shows, and what of it the published version is described by.
+    shown: Arc<WrittenSize>,
+    described: Option<Arc<Posix>>,
     condition: Condition,
     /// What went wrong; every later call fails with it.
     failure: Option<FsError>,
@@ -85,7 +91,7 @@ pub(crate) struct Work<S: ObjectStore> {
     /// The published version is known to take no appends.
     takes_no_appends: bool,
     /// A version that this very write has made, of which nobody has heard.
-    untold: Option<Stored>,
+    pub(crate) untold: Option<Stored>,
     /// It is published later than it was asked for: another mount has left it, or an attempt has failed.
     is_late: bool,
     /// The version that was there when it was cut to nothing.
@@ -127,10 +133,10 @@ impl<S: ObjectStore> FileWriter<S> {
         buffers: &Arc<Buffers<S::MemoryAccount>>,
         location: Location,
         condition: Condition,
-        kept: KeptOf,
+        (kept, posix): (KeptOf, Option<Arc<Posix>>),
     ) -> FileWriter<S> {
         let content = Content::Buffered(buffers.empty());
-        FileWriter::of(store, buffers, (location, condition), None, content, kept)
+        FileWriter::of(store, buffers, (location, condition), None, content, (kept, posix))
     }
 
     /// Of a writer of a new file: the version that it replaces.
@@ -145,7 +151,7 @@ impl<S: ObjectStore> FileWriter<S> {
         buffers: &Arc<Buffers<S::MemoryAccount>>,
         object: Object,
         modified_s: i64,
-        kept: KeptOf,
+        kept: (KeptOf, Option<Arc<Posix>>),
     ) -> FileWriter<S> {
         let to = (object.location.clone(), Condition::None);
         let published = Some(Published { object, modified_s, reader: None });
@@ -158,20 +164,20 @@ impl<S: ObjectStore> FileWriter<S> {
         (location, condition): (Location, Condition),
         published: Option<Published<S>>,
         content: Content<S>,
-        kept: KeptOf,
+        (kept, posix): (KeptOf, Option<Arc<Posix>>),
     ) -> FileWriter<S> {
-        let size = WrittenSize {
-            end: AtomicU64::new(published.as_ref().map_or(0, |published| published.object.size)),
-            modified_s: AtomicI64::new(
-                published.as_ref().map_or_else(|| store.unix_s(), |published| published.modified_s),
-            ),
+        let (end, modified_s) = match &published {
+            Some(published) => (published.object.size, published.modified_s),
+            None => (0, store.unix_s()),
         };
+        let described = posix.clone().filter(|_| published.is_some());
+        let shown = Arc::new(WrittenSize::new(end, modified_s, posix));
         let goes_on = Arc::new(AtomicBool::new(published.is_some()));
         let is_dirty = published.is_none();
         let writer = FileWriter {
             store,
             buffers: buffers.clone(),
-            size: Arc::new(size),
+            size: shown.clone(),
             turn: Mutex::new(Work {
                 location,
                 // A new file that is to be exclusive is not there.
@@ -179,6 +185,8 @@ impl<S: ObjectStore> FileWriter<S> {
                 published,
                 content,
                 is_dirty,
+                shown,
+                described,
                 condition,
                 failure: None,
                 is_nameless: false,
@@ -307,7 +315,7 @@ impl<S: ObjectStore> FileWriter<S> {
             work.is_dirty = true;
             self.is_abandoned.store(false, Ordering::Release);
             self.size.end.fetch_max(at + bytes.len() as u64, Ordering::AcqRel);
-            self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
+            self.size.on_written(self.store.unix_s());
             self.grown.notify_all();
         }
         Ok(wrote)
@@ -331,16 +339,18 @@ impl<S: ObjectStore> FileWriter<S> {
         }
         work.keep();
         self.size.end.store(0, Ordering::Release);
-        self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
+        self.size.on_written(self.store.unix_s());
     }
 }
 
 impl<S: ObjectStore> Work<S> {
+    fn buffered_most(&self) -> usize {
+        if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST }
+    }
+
     fn may_write_at_once(&self, bytes: usize) -> bool {
         match &self.content {
-            Content::Buffered(buffer) => {
-                buffer.bytes().len() + bytes <= if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST }
-            }
+            Content::Buffered(buffer) => buffer.bytes().len() + bytes <= self.buffered_most(),
             Content::Upload(_) | Content::Staged(_) => true,
             Content::Appends(appends) => appends.has_room(bytes),
             Content::Published | Content::Lost => self.failure.is_some(),
@@ -357,9 +367,9 @@ impl<S: ObjectStore> Work<S> {
         if matches!(self.content, Content::Published) && !self.go_on(store, buffers, goes_on)? {
             return Ok(false);
         }
+        let buffered_most = self.buffered_most();
         if let Content::Buffered(buffer) = &mut self.content {
-            let most = if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST };
-            if buffer.bytes().len() + bytes.len() <= most {
+            if buffer.bytes().len() + bytes.len() <= buffered_most {
                 return if goes_on(WriteMoment::Take) {
                     buffer.extend(bytes).map(|()| true)
                 } else {
@@ -383,7 +393,8 @@ impl<S: ObjectStore> Work<S> {
             }
             let first = std::mem::replace(buffer, buffers.empty());
             let condition = self.condition_now();
-            let mut upload = store.upload(&self.location, condition, None, self.notes.clone())?;
+            let as_ = self.begin_described();
+            let mut upload = store.upload(&self.location, &as_, condition, None, self.notes.clone())?;
             // These bytes were taken before.
             let mut waits = |moment| moment == WriteMoment::Take || goes_on(moment);
             match upload.write(first.bytes(), &mut waits) {
@@ -423,7 +434,8 @@ impl<S: ObjectStore> Work<S> {
         }
         let condition = self.condition_now();
         if object.size >= CONTINUED_FROM && object.etag.is_some() {
-            let upload = store.upload(&self.location, condition, Some(object), self.notes.clone())?;
+            let as_ = self.begin_described();
+            let upload = store.upload(&self.location, &as_, condition, Some(object), self.notes.clone())?;
             self.content = Content::Upload(upload);
             return Ok(true);
         }
@@ -435,7 +447,8 @@ impl<S: ObjectStore> Work<S> {
             self.content = Content::Buffered(buffer);
             return Ok(true);
         }
-        let mut upload = store.upload(&self.location, condition, None, self.notes.clone())?;
+        let as_ = self.begin_described();
+        let mut upload = store.upload(&self.location, &as_, condition, None, self.notes.clone())?;
         // These bytes were taken long ago.
         let mut waits = |moment| moment == WriteMoment::Take || goes_on(moment);
         let mut went = Ok(true);
@@ -471,8 +484,11 @@ impl<S: ObjectStore> Work<S> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if !self.is_dirty || self.is_nameless {
+        if self.is_nameless {
             return Ok(None);
+        }
+        if !self.is_dirty {
+            return self.describe(store);
         }
         self.is_at_origin = true;
         match self.content {
@@ -482,7 +498,8 @@ impl<S: ObjectStore> Work<S> {
         }
         let stored = match std::mem::replace(&mut self.content, Content::Lost) {
             Content::Buffered(buffer) => {
-                let put = store.put(&self.location, buffer.shared(), self.condition_now());
+                let as_ = self.begin_described();
+                let put = store.put(&self.location, buffer.shared(), &as_, self.condition_now());
                 self.content = Content::Buffered(buffer);
                 put
             }
@@ -498,7 +515,8 @@ impl<S: ObjectStore> Work<S> {
         }
         self.takes_no_appends = true;
         self.on_published(&stored);
-        Ok(Some(stored))
+        // What was set since an upload has begun.
+        self.described_too(store, stored)
     }
 
     fn on_published(&mut self, stored: &Stored) {
@@ -535,7 +553,7 @@ impl<S: ObjectStore> Work<S> {
 
     /// Whether something is written that is not published and not lost.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.is_dirty && !self.is_nameless && self.failure.is_none()
+        (self.is_dirty || self.is_described_otherwise()) && !self.is_nameless && self.failure.is_none()
     }
 
     /// Whether the origin may have an object of its name.
@@ -560,27 +578,5 @@ impl<S: ObjectStore> Work<S> {
     pub(crate) fn let_go(&mut self) {
         self.content = Content::Lost;
         self.published = None;
-    }
-
-    /// Its name was removed: it is never published.
-    pub(crate) fn remove_name(&mut self, buffers: &Arc<Buffers<S::MemoryAccount>>) {
-        self.is_nameless = true;
-        self.forget_record();
-        self.keep_unsent();
-        if let Content::Upload(_) | Content::Appends(_) = self.content {
-            // What left memory cannot be read any more.
-            self.content = Content::Buffered(buffers.empty());
-            self.failure = Some(FsError::of(libc::ESTALE));
-        }
-    }
-
-    /// The object was copied to another name, which it has from now on. All has been published before.
-    pub(crate) fn moved(&mut self, location: &Location, stored: &Stored) {
-        self.location = location.clone();
-        self.takes_no_appends = false;
-        self.on_published(stored);
-        if !matches!(self.content, Content::Buffered(_) | Content::Staged(_)) {
-            self.content = Content::Published;
-        }
     }
 }

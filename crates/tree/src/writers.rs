@@ -185,6 +185,7 @@ impl<S: ObjectStore> Writers<S> {
             return Err(FsError::of(libc::EBUSY));
         }
         let (location, kept) = (self.names.object(&table, inode.parent, &inode.name)?, self.kept_of(ino));
+        let kept = (kept, self.names.posix(&table, ino));
         let writer = Arc::new(match mode.truncates {
             true => {
                 let replaced = inode.fact.version(location.clone());
@@ -208,7 +209,7 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Goes on with a file that another process has written, by as many handles as it had.
     pub(crate) fn take_over(&self, ino: u64, left: &KeptWriter, handles: u32) -> Result<(), FsError> {
-        let (store, buffers, kept) = (self.names.store.clone(), &self.buffers, self.kept_of(ino));
+        let (store, buffers, kept) = (self.names.store.clone(), &self.buffers, (self.kept_of(ino), None));
         let mut open = self.open();
         let mut table = self.names.table();
         let inode = table.get(ino).ok_or_else(|| FsError::of(libc::ESTALE))?;
@@ -222,7 +223,7 @@ impl<S: ObjectStore> Writers<S> {
                 let modified_s = i64::from(version.modified_s);
                 FileWriter::of_version(store, buffers, version.object(location), modified_s, kept)
             }
-            KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept),
+            KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept.0),
         };
         table.begin_writing(ino, writer.size.clone());
         open.insert(ino, Opened { writer: Arc::new(writer), handles, is_pending: false });
@@ -278,13 +279,15 @@ impl<S: ObjectStore> Writers<S> {
         if open.contains_key(&ino) {
             return Err(FsError::of(libc::EEXIST));
         }
-        let kept = self.kept_of(ino);
+        let kept = (self.kept_of(ino), self.names.made_by(mode.permissions, caller));
         let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition, kept));
         table.rewrite(ino, fact.clone());
         let status = NameStatus::Present(FileKind::File, fact);
         let node = self.names.looked_up(&mut table, parent, name, status)?;
         table.open(ino);
         table.begin_writing(ino, writer.size.clone());
+        // With the attributes of who has made it.
+        let node = self.names.node_of(&mut table, ino).unwrap_or(node);
         drop(table);
         Ok((node, self.begin(open, ino, writer, (mode, caller))))
     }
@@ -395,18 +398,27 @@ impl<S: ObjectStore> Writers<S> {
         {
             staging.tell(&not_noted(work.location(), error));
         }
-        if let Some(stored) = published? {
+        // Also where it was published, and then could not be described.
+        let made = work.untold.take().or_else(|| published.as_ref().ok().cloned().flatten());
+        if let Some(stored) = made {
             self.names.counters.published.count();
             self.on_published(ino, work, &stored);
         }
-        Ok(())
+        published.map(drop)
     }
 
     /// The origin has a version that this mount has made.
     fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
         let fact = self.fact(stored);
         let object = fact.version(work.location().clone());
-        self.names.table().rewrite(ino, fact);
+        {
+            let mut table = self.names.table();
+            let posix = table.written(ino).and_then(|written| written.posix());
+            table.rewrite(ino, fact.clone());
+            if let Some(posix) = posix {
+                table.set_posix(ino, posix, &fact, fact.asked_ms);
+            }
+        }
         self.hand_over(&self.readers(ino), &object);
     }
 

@@ -18,7 +18,7 @@ use flatout_wire::sign::Credentials;
 
 /// A thread of a process that is not known.
 fn nobody() -> Caller {
-    Caller { thread: 0, look: |_| Process::default() }
+    Caller { thread: 0, look: |_| Process::default(), uid: 0, gid: 0 }
 }
 
 /// A folder that is a bucket, served, and a client of it.

@@ -222,7 +222,10 @@ pub fn entry(node: u64) -> Node {
         ino: node,
         size: size(node),
         modified_s: 1_700_000_000,
+        modified_ns: 0,
+        accessed: None,
         changed_s: 1_600_000_000,
+        is_link: false,
         kind: if folder { FileKind::Folder } else { FileKind::File },
         mode: if folder { 0o555 } else { 0o444 },
         uid: 7,
@@ -435,7 +438,7 @@ impl Files for Model {
         if parent == SUB { Ok(()) } else { Err(FsError::of(libc::EROFS)) }
     }
 
-    fn make_folder(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
+    fn make_folder(&self, parent: u64, name: &OsStr, _: u32, _: Caller) -> Result<Node, FsError> {
         self.asked(&format!("mkdir {parent} {name:?}"));
         if parent != SUB {
             return Err(FsError::of(libc::EROFS));

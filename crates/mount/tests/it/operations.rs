@@ -303,12 +303,25 @@ fn the_rest_is_answered_or_refused() {
     assert_eq!(kernel.ask(op::READLINK, HELLO, &[]), Err(libc::EINVAL));
     assert_eq!(kernel.ask(op::IOCTL, HELLO, &[0; 32]), Err(libc::ENOTTY));
     assert_eq!(kernel.ask(op::INIT, 0, &init(7, 45, 0)), Err(libc::EPROTO));
-    // SYMLINK, MKNOD, LINK, SETXATTR, REMOVEXATTR, FALLOCATE, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
-    for opcode in [6, 8, 13, 21, 24, 43, 47, 51, 53] {
+    // LINK, FALLOCATE, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64.
+    for opcode in [13, 43, 47, 51, 53] {
         assert_eq!(kernel.ask(opcode, HELLO, &[0; 100]), Err(libc::EOPNOTSUPP), "{opcode}");
     }
-    // GETXATTR, LISTXATTR, locks, ACCESS, BMAP, POLL, LSEEK, SYNCFS, STATX; what nobody knows.
-    for opcode in [0, 7, 19, 22, 23, 31, 32, 33, 34, 37, 40, 46, 50, 52, 54, 4096, u32::MAX] {
+    let fifo = [words(&[libc::S_IFIFO | 0o644, 0, 0, 0]), name("fifo")].concat();
+    let value = [words(&[3, 0]), name("user.a"), b"abc".to_vec()].concat();
+    for (opcode, body) in [
+        (op::SYMLINK, [name("new"), name("to/it")].concat()),
+        (op::MKNOD, fifo),
+        (op::SETXATTR, value),
+        (op::REMOVEXATTR, name("user.a")),
+    ] {
+        assert_eq!(kernel.ask(opcode, SUB, &body), Err(libc::EOPNOTSUPP), "{opcode}");
+    }
+    let ask = [words(&[0, 0]), name("user.a")].concat();
+    assert_eq!(kernel.ask(op::GETXATTR, HELLO, &ask), Err(libc::ENOSYS));
+    assert_eq!(kernel.ask(op::LISTXATTR, HELLO, &words(&[0, 0])), Err(libc::ENOSYS));
+    // Locks, ACCESS, BMAP, POLL, LSEEK, SYNCFS, STATX; what nobody knows.
+    for opcode in [0, 7, 19, 31, 32, 33, 34, 37, 40, 46, 50, 52, 54, 4096, u32::MAX] {
         assert_eq!(kernel.ask(opcode, HELLO, &[0; 100]), Err(libc::ENOSYS), "{opcode}");
     }
     kernel.end(session);
@@ -382,13 +395,13 @@ fn names_are_changed() {
     assert_eq!(kernel.ask(op::SETATTR, SUB, &change.concat()).map(|body| body.len()), Ok(104));
     let asked = model.state().asked.join("\n");
     for said in [
-        "create 2 \"new\" true OpenMode { reads: true, writes: true, truncates: true, direct: true }",
+        "create 2 \"new\" true OpenMode { reads: true, writes: true, truncates: true, direct: true, permissions: 384 }",
         "unlink 2 \"a\"",
         "rmdir 2 \"b\"",
         "mkdir 2 \"d\"",
         "rename (2, \"a\") (1, \"b\") false",
         "rename (2, \"c\") (1, \"d\") true",
-        "change 2 AttributeChanges { size: Some(5), mode: Some(416), uid: None, gid: None, time: Now }",
+        "change 2 AttributeChanges { size: Some(5), mode: Some(416), uid: None, gid: None, time: Now, accessed: None }",
     ] {
         assert!(asked.contains(said), "{said}\n{asked}");
     }

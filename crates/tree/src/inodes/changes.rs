@@ -22,6 +22,11 @@ impl InodeTable {
         self.add_local(parent, &name, FileKind::File);
     }
 
+    /// What is shown of a file that is being written.
+    pub(crate) fn written(&self, ino: u64) -> Option<&Arc<WrittenSize>> {
+        self.written.get(&ino)
+    }
+
     /// Whether a file is being written.
     pub(crate) fn is_written(&self, ino: u64) -> bool {
         self.written.contains_key(&ino)

@@ -28,7 +28,7 @@ impl<S: ObjectStore> FileWriter<S> {
     ) -> FileWriter<S> {
         let lost = lost_with_process(&location);
         let to = (location, Condition::None);
-        let writer = FileWriter::of(store, buffers, to, None, Content::Lost, kept);
+        let writer = FileWriter::of(store, buffers, to, None, Content::Lost, (kept, None));
         {
             let mut work = writer.work();
             work.failure = Some(lost);

@@ -1,15 +1,41 @@
 //! The size of a file while it is written.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::posix::Posix;
 
 /// What stat(2) shows of a file while it is written.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenSize {
     pub(super) end: AtomicU64,
     pub(super) modified_s: AtomicI64,
+    /// Where attributes are kept in metadata.
+    posix: Mutex<Option<Arc<Posix>>>,
 }
 
 impl WrittenSize {
+    pub(super) fn new(end: u64, modified_s: i64, posix: Option<Arc<Posix>>) -> WrittenSize {
+        WrittenSize { end: end.into(), modified_s: modified_s.into(), posix: Mutex::new(posix) }
+    }
+
+    pub(crate) fn posix(&self) -> Option<Arc<Posix>> {
+        self.posix.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_posix(&self, posix: Arc<Posix>) {
+        *self.posix.lock().unwrap_or_else(PoisonError::into_inner) = Some(posix);
+    }
+
+    /// Times that a program had set are over.
+    pub(super) fn on_written(&self, now_s: i64) {
+        self.modified_s.store(now_s, Ordering::Relaxed);
+        let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = posix.as_mut().filter(|posix| posix.has_times()) {
+            Arc::make_mut(known).on_written();
+        }
+    }
+
     /// In bytes.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)

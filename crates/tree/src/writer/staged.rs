@@ -8,11 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_engine::{EditedPart, ErrorKind, Object, STREAM_ROOM_LEAST, edited_parts};
 use flatout_wire::location::Location;
-use flatout_wire::object_options::{Condition, ObjectOptions};
+use flatout_wire::object_options::Condition;
 
 use super::{Content, FileWriter, KeptOf, Published, Work};
 use crate::buffers::Buffers;
 use crate::fs_error::FsError;
+use crate::posix::Posix;
+use crate::posix::TOKEN;
 use crate::staging::{Base, KnownVersion, LeftFile, Record};
 use crate::store::{Head, ObjectStore, Stored};
 use crate::version_bytes::read_now;
@@ -22,8 +24,6 @@ use crate::write_errors::{cannot_cut, elsewhere, not_published, replaced_since};
 const BLOCK: u64 = 256 << 10;
 /// What is brought before a file can be published is read in such pieces.
 const PIECE: u64 = 1 << 20;
-/// The name of the metadata by which an upload is told from any other, where its answer was lost.
-pub(crate) const TOKEN: &str = "flatout-staged";
 /// How often a read looks again whose bytes meant something else by the time that they had come.
 const READS_MOST: usize = 100;
 
@@ -42,7 +42,8 @@ impl<S: ObjectStore> FileWriter<S> {
         let published = published.map(|(object, modified_s)| Published { object, modified_s, reader: None });
         let size = file.size();
         let content = Content::Staged(Box::new(file));
-        let writer = FileWriter::of(store, buffers, (record.location, condition), published, content, kept);
+        let to = (record.location, condition);
+        let writer = FileWriter::of(store, buffers, to, published, content, (kept, None));
         {
             let mut work = writer.work();
             (work.is_dirty, work.is_late, work.is_at_origin) = (true, true, true);
@@ -110,7 +111,7 @@ impl<S: ObjectStore> FileWriter<S> {
         staged.set_len(size)?;
         work.is_dirty = true;
         self.size.end.store(size, Ordering::Release);
-        self.size.modified_s.store(self.store.unix_s(), Ordering::Relaxed);
+        self.size.on_written(self.store.unix_s());
         match is_recorded {
             // The next mount would take what was cut off for zeros.
             true => work.record(false),
@@ -213,7 +214,7 @@ impl<S: ObjectStore> Work<S> {
                 self.is_late = false;
                 self.replaces = None;
                 self.on_published(&stored);
-                Ok(Some(stored))
+                self.described_too(store, stored)
             }
             Err(error) => {
                 self.is_late = true;
@@ -280,9 +281,8 @@ impl<S: ObjectStore> Work<S> {
         for range in wanted {
             self.bring(store, &range)?;
         }
-        let condition = self.condition_now();
-        let metadata = Vec::from([(TOKEN.to_owned(), token)]);
-        let as_ = ObjectOptions { metadata, ..ObjectOptions::default() };
+        let (condition, mut as_) = (self.condition_now(), self.begin_described());
+        as_.metadata.push((TOKEN.to_owned(), token));
         let Content::Staged(staged) = &self.content else { return Err(FsError::of(libc::EIO)) };
         let put = store.put_file(&self.location, staged.path(), &as_, edits, condition, self.notes.clone());
         let stored = put.map_err(not_published)?;
@@ -350,6 +350,11 @@ impl<S: ObjectStore> Work<S> {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(not_published(error)),
         };
+        if let (None, Some(head)) = (self.shown.posix(), &head) {
+            // What is left of it says nothing of its metadata.
+            self.shown.set_posix(Arc::new(Posix::read(&head.metadata, head.content_type.as_deref())));
+            self.described = self.shown.posix();
+        }
         let token = match &self.content {
             Content::Staged(staged) => staged.token().map(str::to_owned),
             _ => None,

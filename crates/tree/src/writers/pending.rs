@@ -136,7 +136,7 @@ impl<S: ObjectStore> Writers<S> {
             // One that waits to be published has no close that would.
             return if self.is_pending(ino) { self.publish_pending(ino, &writer) } else { Ok(()) };
         }
-        let nobody = Caller { thread: 0, look: |_| Process::default() };
+        let nobody = Caller { thread: 0, look: |_| Process::default(), uid: 0, gid: 0 };
         let mode = OpenMode { writes: true, ..OpenMode::default() };
         let handle = self.open_to_write(ino, mode, nobody)?.handle;
         let Some(file) = self.files.handles.remove(handle) else { return Err(FsError::of(libc::EIO)) };

@@ -25,7 +25,7 @@ fn remove(tree: &TreeOf<Memory>, folder: u64, name: &str) -> Result<(), i32> {
 }
 
 fn make_folder(tree: &TreeOf<Memory>, folder: u64, name: &str) -> Result<u64, i32> {
-    tree.make_folder(folder, os(name)).map(|node| node.id).map_err(|error| error.errno)
+    tree.make_folder(folder, os(name), 0o755, nobody()).map(|node| node.id).map_err(|error| error.errno)
 }
 
 fn remove_folder(tree: &TreeOf<Memory>, folder: u64, name: &str) -> Result<(), i32> {
@@ -266,7 +266,7 @@ fn names_that_no_key_can_have_are_refused() {
     for (name, errno) in [(os(&long), libc::ENAMETOOLONG), (os("a/b"), libc::EILSEQ)] {
         let created = tree.create(ROOT, name, false, OpenMode::read(false), nobody());
         assert_eq!(created.map(drop).unwrap_err().errno, errno);
-        assert_eq!(tree.make_folder(ROOT, name).map(drop).unwrap_err().errno, errno);
+        assert_eq!(tree.make_folder(ROOT, name, 0o755, nobody()).map(drop).unwrap_err().errno, errno);
     }
 }
 
@@ -327,7 +327,7 @@ fn on_tree(tree: &TreeOf<Memory>, memory: &Memory, step: &Step) -> Result<(), i3
         }
         Step::MakeFolder(name) => {
             let (folder, name) = place(tree, NAMES[*name])?;
-            tree.make_folder(folder, name).map(drop).map_err(errno)
+            tree.make_folder(folder, name, 0o755, nobody()).map(drop).map_err(errno)
         }
         Step::RemoveFolder(name) => {
             let (folder, name) = place(tree, NAMES[*name])?;

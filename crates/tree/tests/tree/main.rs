@@ -3,6 +3,7 @@
 
 mod ahead;
 mod appends;
+mod attributes;
 mod changes;
 mod folders;
 mod local;
@@ -30,7 +31,7 @@ const ROOT: u64 = flatout_tree::ROOT;
 
 /// A thread of a process that is not known.
 fn nobody() -> Caller {
-    Caller { thread: 0, look: |_| Process::default() }
+    Caller { thread: 0, look: |_| Process::default(), uid: 0, gid: 0 }
 }
 
 fn minute() -> Config {

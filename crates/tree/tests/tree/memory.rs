@@ -351,18 +351,39 @@ impl ObjectStore for Memory {
         Ok(Box::new(Whole(entries.collect())))
     }
 
-    fn put(&self, to: &Location, bytes: Arc<Vec<u8>>, condition: Condition) -> Result<Stored, Error> {
+    fn put(
+        &self,
+        to: &Location,
+        bytes: Arc<Vec<u8>>,
+        as_: &ObjectOptions,
+        condition: Condition,
+    ) -> Result<Stored, Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         self.pass()?;
         let (bucket, key) = to.in_bucket().unwrap();
         self.check(bucket, key, &condition)?;
         let object = self.put_in(bucket, key, bytes.to_vec());
+        self.describe_as(bucket, key, as_);
+        Ok(self.stored(&object))
+    }
+
+    fn describe(&self, object: &Location, etag: Option<&str>, as_: &ObjectOptions) -> Result<Stored, Error> {
+        self.0.writes.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = object.in_bucket().unwrap();
+        let there = self.keys(bucket).get(key).cloned().ok_or_else(|| no_such("key"))?;
+        if etag.is_some() && self.shown_etag(&there).as_deref() != etag {
+            return Err(Error::new(ErrorKind::Changed, "another version"));
+        }
+        let object = self.put_in(bucket, key, there.bytes);
+        self.describe_as(bucket, key, as_);
         Ok(self.stored(&object))
     }
 
     fn upload(
         &self,
         to: &Location,
+        as_: &ObjectOptions,
         condition: Condition,
         continues: Option<Object>,
         _notes: Option<Arc<dyn UploadNotes>>,
@@ -377,7 +398,7 @@ impl ObjectStore for Memory {
                 None => return Err(Error::new(ErrorKind::Changed, "another version")),
             }
         }
-        Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes })
+        Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes, as_: as_.clone() })
     }
 
     fn put_file(
@@ -454,6 +475,8 @@ impl ObjectStore for Memory {
             return Err(Error::new(ErrorKind::Network, "as the test says"));
         }
         let mut made = self.put_in(bucket, key, source.bytes.clone());
+        made.metadata.clone_from(&source.metadata);
+        self.keys(bucket).insert(key.to_owned(), made.clone());
         if self.0.copies_keep_etags.load(Ordering::Relaxed) {
             made.etag.clone_from(&source.etag);
             self.keys(bucket).insert(key.to_owned(), made.clone());
@@ -506,6 +529,7 @@ impl ObjectStore for Memory {
             checksums: Vec::new(),
             is_appendable: self.0.appendable.lock().unwrap().contains(key),
             metadata: object.metadata.clone(),
+            content_type: None,
         })
     }
 
@@ -567,6 +591,7 @@ pub struct Upload {
     to: Location,
     condition: Condition,
     bytes: Vec<u8>,
+    as_: ObjectOptions,
 }
 
 impl ObjectUpload for Upload {
@@ -598,7 +623,7 @@ impl ObjectUpload for Upload {
 
     fn finish(mut self) -> Result<Stored, Error> {
         let bytes = Arc::new(std::mem::take(&mut self.bytes));
-        ObjectStore::put(&self.memory, &self.to, bytes, self.condition.clone())
+        ObjectStore::put(&self.memory, &self.to, bytes, &self.as_, self.condition.clone())
     }
 }
 

@@ -352,7 +352,8 @@ fn who_opens_a_file_that_waits_and_is_killed_takes_nothing_back() {
     scribble(&tree, handle);
     away(&memory, &tree, handle);
     let node = ino(&tree, "f");
-    let killed = Caller { thread: 19, look: |_| Process { id: 1, is_killed: true } };
+    let look = |_| Process { id: 1, is_killed: true };
+    let killed = Caller { thread: 19, look, uid: 0, gid: 0 };
     let opened = tree.open(node, to_read_and_write(), killed).unwrap().handle;
     let _ = tree.flush(opened, killed);
     let _ = tree.release(opened);

@@ -260,7 +260,7 @@ fn an_answer_that_was_not_kept_leaves_no_writer() {
 fn a_folder_that_was_made_here_stays() {
     let memory = Memory::new();
     let process = Process::new(&memory, minute());
-    process.tree.make_folder(ROOT, OsStr::new("empty")).unwrap();
+    process.tree.make_folder(ROOT, OsStr::new("empty"), 0o755, nobody()).unwrap();
     let process = process.dies();
     let tree = &process.tree;
     assert_eq!(names(tree, ROOT), ["empty/"]);

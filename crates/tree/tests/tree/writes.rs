@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use flatout_engine::ErrorKind;
 use flatout_tree::{
-    AttributeChanges, Caller, Config, Files, OpenMode, OpenedFile, Process, TimeChange, TreeOf, WriteMoment,
+    AttributeChanges, AttributeKeeping, Caller, Config, Files, OpenMode, OpenedFile, Process, Time,
+    TimeChange, TreeOf, WriteMoment,
 };
 
 use crate::memory::Memory;
@@ -25,7 +26,8 @@ fn to_read_and_write() -> OpenMode {
 
 /// Thread 10 to 19 is of process 1, and so on; thread 19, 29, … was killed.
 fn thread(thread: u32) -> Caller {
-    Caller { thread, look: |thread| Process { id: thread / 10, is_killed: thread % 10 == 9 } }
+    let look = |thread| Process { id: thread / 10, is_killed: thread % 10 == 9 };
+    Caller { thread, look, uid: 0, gid: 0 }
 }
 
 pub fn create(tree: &TreeOf<Memory>, name: &str) -> u64 {
@@ -502,7 +504,7 @@ fn attributes_that_no_object_has_are_refused_or_ignored() {
     let modified_s = find(&tree, "file").unwrap().attributes.modified_s;
     for kept in [
         AttributeChanges { mode: Some(0o644), uid: Some(5), gid: Some(6), ..none },
-        AttributeChanges { time: TimeChange::To(modified_s), ..none },
+        AttributeChanges { time: TimeChange::To(Time { s: modified_s, ns: 0 }), ..none },
     ] {
         assert_eq!(change(kept), Ok(()), "so it is");
     }
@@ -510,13 +512,13 @@ fn attributes_that_no_object_has_are_refused_or_ignored() {
         AttributeChanges { mode: Some(0o600), ..none },
         AttributeChanges { uid: Some(0), ..none },
         AttributeChanges { gid: Some(0), ..none },
-        AttributeChanges { time: TimeChange::To(1), ..none },
+        AttributeChanges { time: TimeChange::To(Time { s: 1, ns: 0 }), ..none },
         AttributeChanges { time: TimeChange::Now, ..none },
     ];
     for other in others {
         assert_eq!(change(other), Err(libc::EOPNOTSUPP), "{other:?}");
     }
-    let ignoring = memory.tree(Config { ignore_attributes: true, ..minute() });
+    let ignoring = memory.tree(Config { attributes: AttributeKeeping::Ignore, ..minute() });
     for other in others {
         ignoring.change_attributes(ino(&ignoring, "file"), other).unwrap();
     }

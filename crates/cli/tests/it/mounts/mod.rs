@@ -2,6 +2,7 @@
 //! folders alone, and none outlasts its test, whatever becomes of that.
 
 mod appends;
+mod attributes;
 mod doors;
 mod ends;
 mod faults;

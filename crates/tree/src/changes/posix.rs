@@ -1,0 +1,206 @@
+//! Attributes that this mount sets, links that it makes: kept in the metadata of objects.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use flatout_engine::{Error, ErrorKind, setting_to, text};
+use flatout_wire::location::Location;
+use flatout_wire::object_options::{Condition, ObjectOptions};
+
+use super::{Changes, Moving, now_s};
+use crate::attributes::{AttributeChanges, Caller, FileKind, Node, TimeChange};
+use crate::fact::NameStatus;
+use crate::fs_error::FsError;
+use crate::posix::{Posix, Time};
+use crate::store::{ObjectStore, Stored};
+use crate::version_bytes::read_now;
+
+/// Names and values of metadata together: S3's limit, and that of OSS.
+const S3_MOST: usize = 2 << 10;
+const OSS_MOST: usize = 8 << 10;
+/// `{}`
+const NO_XATTRS: &str = "%7B%7D";
+/// The longest target of a link (`PATH_MAX`).
+const TARGET_MOST: u64 = 4096;
+
+impl<S: ObjectStore> Changes<S> {
+    /// Sets modes, owners and times.
+    pub(super) fn change_posix(&self, node: u64, changes: &AttributeChanges) -> Result<(), FsError> {
+        let AttributeChanges { size: _, mode, uid, gid, time, accessed } = *changes;
+        if (mode, uid, gid, time, accessed) == (None, None, None, TimeChange::None, TimeChange::None) {
+            return Ok(());
+        }
+        let now = Time { s: i64::from(now_s(&self.names)), ns: 0 };
+        let at = |change: TimeChange, before: Option<Time>| match change {
+            TimeChange::None => before,
+            TimeChange::Now => Some(now),
+            TimeChange::To(time) => Some(time),
+        };
+        self.describe(node, |posix| {
+            posix.mode = mode.map(|mode| mode & 0o7777).or(posix.mode);
+            posix.uid = uid.or(posix.uid);
+            posix.gid = gid.or(posix.gid);
+            posix.accessed = at(accessed, posix.accessed);
+            posix.modified = at(time, posix.modified);
+            Ok(())
+        })
+    }
+
+    /// Changes what the metadata of a node says. That of a file that is being written changes when it is
+    /// published.
+    ///
+    /// # Errors
+    /// `ENOSPC` for more than metadata holds; `EOPNOTSUPP` for a bucket; the origin's refusal.
+    pub(crate) fn describe(
+        &self,
+        node: u64,
+        change: impl FnOnce(&mut Posix) -> Result<(), FsError>,
+    ) -> Result<(), FsError> {
+        self.names.learn_posix(&[node])?;
+        let _moving = Moving::begin(&self.names, node);
+        let (kind, location, etag, posix) = {
+            let table = self.names.table();
+            let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            // Another client has replaced it since: what it says now is not known.
+            let posix = self.names.posix(&table, node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            let mut posix = (*posix).clone();
+            // The object's own time becomes that of the change: what is shown stays.
+            if posix.modified.is_none() && inode.fact.modified_s != 0 {
+                posix.modified = Some(Time { s: i64::from(table.known_fact(inode).modified_s), ns: 0 });
+            }
+            (inode.kind, self.names.described_at(&table, node), inode.fact.etag.sent(), posix)
+        };
+        let location = location.ok_or_else(|| no_marker(libc::EOPNOTSUPP))?;
+        let mut posix = posix;
+        let had_xattrs = !posix.xattrs.is_empty();
+        change(&mut posix)?;
+        posix.changed = Some(Time { s: i64::from(now_s(&self.names)), ns: 0 });
+        let mut options = posix.options(kind);
+        if had_xattrs && posix.xattrs.is_empty() {
+            // A copy keeps what it is not told of.
+            options.metadata.push(("xattr".to_owned(), NO_XATTRS.to_owned()));
+        }
+        check_length(&options, &location)?;
+        if let Some(writer) = self.writers.of(node) {
+            writer.size.set_posix(Arc::new(posix));
+            return Ok(());
+        }
+        let stored = match kind {
+            FileKind::File => self.names.store.describe(&location, etag.as_deref(), &options)?,
+            FileKind::Folder => self.describe_folder(&location, &options)?,
+        };
+        if kind == FileKind::File {
+            self.writers.on_moved(node, &location, &stored);
+        }
+        self.keep(node, kind, posix, &stored);
+        Ok(())
+    }
+
+    /// Also of a marker that has content, as some programs make them.
+    fn describe_folder(&self, marker: &Location, options: &ObjectOptions) -> Result<Stored, Error> {
+        match self.names.store.head(marker) {
+            Ok(head) => self.names.store.describe(marker, head.etag.as_deref(), options),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.names.store.put(marker, Arc::default(), options, Condition::Absent)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep(&self, node: u64, kind: FileKind, posix: Posix, stored: &Stored) {
+        let fact = self.writers.fact(stored);
+        let mut table = self.names.table();
+        if kind == FileKind::File {
+            table.rewrite(node, fact.clone());
+        }
+        table.set_posix(node, Arc::new(posix), &fact, fact.asked_ms);
+    }
+
+    /// Makes a symbolic link, and counts one lookup of its inode.
+    pub(crate) fn make_link(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        target: &OsStr,
+        caller: Caller,
+    ) -> Result<Node, FsError> {
+        if !self.names.keeps_attributes() {
+            return Err(no_marker(libc::EOPNOTSUPP));
+        }
+        self.check_not_moving(parent)?;
+        let name = self.new_name(parent, name)?;
+        if let NameStatus::Present(..) = self.lookups.resolve(parent, name)? {
+            return Err(FsError::of(libc::EEXIST));
+        }
+        let location = self.names.object(&self.names.table(), parent, name)?;
+        let posix = Posix {
+            mode: Some(0o777),
+            uid: Some(caller.uid),
+            gid: Some(caller.gid),
+            is_link: true,
+            ..Posix::default()
+        };
+        let bytes = Arc::new(target.as_bytes().to_vec());
+        let options = posix.options(FileKind::File);
+        let made = self.names.store.put(&location, bytes, &options, Condition::Absent);
+        let stored = made.map_err(|error| match error.is_there() {
+            true => FsError::because(libc::EEXIST, error),
+            false => error.into(),
+        })?;
+        let fact = self.writers.fact(&stored);
+        let mut table = self.names.table();
+        let ino = table.keep(parent, name, FileKind::File, fact.clone());
+        table.rewrite(ino, fact.clone());
+        table.set_posix(ino, Arc::new(posix), &fact, fact.asked_ms);
+        self.names.looked_up(&mut table, parent, name, NameStatus::Present(FileKind::File, fact))
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, FsError> {
+        self.names.learn_posix(&[node])?;
+        let version = {
+            let table = self.names.table();
+            let is_link = self.names.posix(&table, node).is_some_and(|posix| posix.is_link);
+            let inode = table.get(node).filter(|_| is_link).ok_or_else(|| FsError::of(libc::EINVAL))?;
+            inode.fact.version(self.names.object(&table, inode.parent, &inode.name)?)
+        };
+        if version.size == 0 || version.size > TARGET_MOST {
+            return Err(FsError::of(libc::EIO));
+        }
+        let bytes = version.size as usize;
+        let mut target = read_now(&self.names.store.content(version)?, 0, bytes)?;
+        // s3fs ends some of them with a line's end.
+        target.truncate(target.trim_ascii_end().len());
+        Ok(target)
+    }
+
+    /// The extended attributes of a node, by name.
+    pub(crate) fn posix_of(&self, node: u64) -> Result<Arc<Posix>, FsError> {
+        self.names.learn_posix(&[node])?;
+        let table = self.names.table();
+        table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+        Ok(self.names.posix(&table, node).unwrap_or_default())
+    }
+}
+
+fn check_length(options: &ObjectOptions, location: &Location) -> Result<(), FsError> {
+    let bytes: usize = options.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let most = if matches!(location, Location::Oss { .. }) { OSS_MOST } else { S3_MOST };
+    if bytes <= most {
+        return Ok(());
+    }
+    let cause = format!("its attributes take {bytes} bytes of metadata, and an object has at most {most}");
+    let error = Error::new(ErrorKind::Unsupported, cause).during("change attributes", location);
+    Err(FsError::because(libc::ENOSPC, error))
+}
+
+fn no_marker(errno: i32) -> FsError {
+    let cause = "no object is there whose metadata could say so";
+    let error =
+        Error::new(ErrorKind::Unsupported, cause).during("change attributes", "of a name").with_hint([
+            setting_to("attributes", "metadata".to_owned()),
+            text(" keeps them in the metadata of objects; buckets have none"),
+        ]);
+    FsError::because(errno, error)
+}

@@ -1,0 +1,148 @@
+//! The metadata of names is asked for by a HEAD each, many at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flatout_engine::ErrorKind;
+use flatout_wire::location::Location;
+
+use crate::ROOT;
+use crate::attributes::{Caller, FileKind};
+use crate::config::AttributeKeeping;
+use crate::fact::Fact;
+use crate::folder_location::FolderLocation;
+use crate::fs_error::FsError;
+use crate::inodes::InodeTable;
+use crate::namespace::Namespace;
+use crate::posix::Posix;
+use crate::store::ObjectStore;
+
+/// HEADs at a time.
+const AT_ONCE: usize = 64;
+
+impl InodeTable {
+    /// What is known of a node's metadata, and is still so.
+    pub(crate) fn posix(&self, ino: u64, now_ms: u64, lifetime_ms: u64) -> Option<Arc<Posix>> {
+        if let Some(written) = self.written(ino) {
+            return written.posix();
+        }
+        let inode = self.get(ino)?;
+        let is_folder = inode.kind == FileKind::Folder;
+        self.posix.get(ino, is_folder, &inode.fact, now_ms, lifetime_ms).cloned()
+    }
+
+    /// It is of the version that `fact` tells of.
+    pub(crate) fn set_posix(&mut self, ino: u64, posix: Arc<Posix>, fact: &Fact, asked_ms: u64) {
+        if self.get(ino).is_some() {
+            self.posix.set(ino, posix, fact, asked_ms);
+        }
+    }
+}
+
+impl<S: ObjectStore> Namespace<S> {
+    pub(crate) fn keeps_attributes(&self) -> bool {
+        self.config.attributes == AttributeKeeping::Metadata
+    }
+
+    /// What is known of a node's metadata; `None` where the origin has to be asked, or nobody keeps any.
+    pub(crate) fn posix(&self, table: &InodeTable, ino: u64) -> Option<Arc<Posix>> {
+        if !self.keeps_attributes() {
+            return None;
+        }
+        table.posix(ino, self.now_ms(), self.lifetimes.attributes_ms)
+    }
+
+    /// Whether the attributes of a node can be told without asking.
+    pub(crate) fn knows_posix(&self, table: &InodeTable, ino: u64) -> bool {
+        !self.keeps_attributes() || self.posix(table, ino).is_some()
+    }
+
+    /// Of what this caller makes.
+    pub(crate) fn made_by(&self, permissions: u32, caller: Caller) -> Option<Arc<Posix>> {
+        let made = || Posix {
+            mode: Some(permissions & 0o7777),
+            uid: Some(caller.uid),
+            gid: Some(caller.gid),
+            ..Posix::default()
+        };
+        self.keeps_attributes().then(|| Arc::new(made()))
+    }
+
+    /// Asks for the metadata of these nodes, where it is not known.
+    ///
+    /// # Errors
+    /// The origin's refusal. A folder without a marker, and an object that is gone, have none.
+    pub(crate) fn learn_posix(&self, nodes: &[u64]) -> Result<(), FsError> {
+        if !self.keeps_attributes() {
+            return Ok(());
+        }
+        let wanted: Vec<(u64, Option<Location>)> = {
+            let table = self.table();
+            let unknown =
+                nodes.iter().filter(|ino| table.get(**ino).is_some() && !self.knows_posix(&table, **ino));
+            unknown.map(|ino| (*ino, self.described_at(&table, *ino))).collect()
+        };
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+        let work = || {
+            while let Some((ino, location)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.learn_one(*ino, location.as_ref()) {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..wanted.len().min(AT_ONCE) {
+                // Without threads it takes longer.
+                let _ = std::thread::Builder::new().name("tree-heads".into()).spawn_scoped(scope, work);
+            }
+            work();
+        });
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn learn_one(&self, ino: u64, location: Option<&Location>) -> Result<(), FsError> {
+        let asked_ms = self.now_ms();
+        let head = match location {
+            Some(location) => {
+                self.counters.heads.count();
+                match self.store.head(location) {
+                    Ok(head) => Some(head),
+                    Err(error) if error.kind() == ErrorKind::NotFound => None,
+                    Err(error) => {
+                        self.counters.failures.count();
+                        return Err(error.into());
+                    }
+                }
+            }
+            None => None,
+        };
+        let posix = head.map(|head| Posix::read(&head.metadata, head.content_type.as_deref()));
+        let mut table = self.table();
+        // The version that is known, also where the object is another by now: its own question is still to
+        // come then.
+        if let Some(fact) = table.get(ino).map(|inode| inode.fact.clone()) {
+            table.set_posix(ino, Arc::new(posix.unwrap_or_default()), &fact, asked_ms);
+        }
+        Ok(())
+    }
+
+    /// The object whose metadata is that of a node; a bucket has none.
+    pub(crate) fn described_at(&self, table: &InodeTable, ino: u64) -> Option<Location> {
+        let inode = table.get(ino)?;
+        match inode.kind {
+            FileKind::File => self.object(table, inode.parent, &inode.name).ok(),
+            FileKind::Folder if ino == ROOT => match self.root.location() {
+                FolderLocation::Prefix(prefix) => Some(prefix).filter(|prefix| !prefix.key().is_empty()),
+                FolderLocation::Buckets(_) => None,
+            },
+            FileKind::Folder => match self.location_of(table, ino).ok()? {
+                FolderLocation::Prefix(prefix) => Some(prefix).filter(|prefix| !prefix.key().is_empty()),
+                FolderLocation::Buckets(_) => None,
+            },
+        }
+    }
+}

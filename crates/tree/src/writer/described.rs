@@ -1,0 +1,62 @@
+//! What the metadata of a written file is to say: modes, owners and times that are set while it is open.
+
+use std::sync::Arc;
+
+use flatout_wire::object_options::ObjectOptions;
+
+use super::Work;
+use crate::attributes::FileKind;
+use crate::fs_error::FsError;
+use crate::posix::Posix;
+use crate::store::{ObjectStore, Stored};
+use crate::write_errors::not_published;
+
+impl<S: ObjectStore> Work<S> {
+    /// With what the next version is made.
+    pub(super) fn begin_described(&mut self) -> ObjectOptions {
+        self.described = self.shown.posix();
+        let options = |posix: &Arc<Posix>| posix.options(FileKind::File);
+        self.described.as_ref().map_or_else(ObjectOptions::default, options)
+    }
+
+    /// Whether something was set since.
+    pub(super) fn is_described_otherwise(&self) -> bool {
+        self.shown.posix() != self.described
+    }
+
+    /// What was set since the upload of this version has begun is set now.
+    pub(super) fn described_too(
+        &mut self,
+        store: &Arc<S>,
+        stored: Stored,
+    ) -> Result<Option<Stored>, FsError> {
+        match self.describe(store) {
+            Ok(described) => Ok(Some(described.unwrap_or(stored))),
+            Err(error) => {
+                self.untold = Some(stored);
+                Err(error)
+            }
+        }
+    }
+
+    /// Describes the published version anew; `None` where it is described so.
+    pub(super) fn describe(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
+        let Some(published) = self.published.as_ref().filter(|_| self.is_described_otherwise()) else {
+            return Ok(None);
+        };
+        let etag = published.object.etag.clone();
+        let as_ = self.begin_described();
+        let described = store.describe(&self.location, etag.as_deref(), &as_).map_err(not_published);
+        match described {
+            Ok(stored) => {
+                self.on_published(&stored);
+                Ok(Some(stored))
+            }
+            Err(error) => {
+                // It is tried again.
+                self.described = None;
+                Err(error)
+            }
+        }
+    }
+}

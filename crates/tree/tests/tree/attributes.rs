@@ -1,0 +1,258 @@
+//! Modes, owners, times, links and extended attributes in the metadata of objects, as s3fs keeps them.
+
+use std::ffi::OsStr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flatout_engine::ErrorKind;
+use flatout_tree::{
+    AttributeChanges, AttributeKeeping, Attributes, Caller, Config, Files, OpenMode, Process, Time,
+    TimeChange, TreeOf, XattrNeeds,
+};
+
+use crate::memory::Memory;
+use crate::writes::{closed, open, to_write, write};
+use crate::{ROOT, find, ino, minute, nobody};
+
+fn kept() -> Config {
+    Config { attributes: AttributeKeeping::Metadata, ..minute() }
+}
+
+fn user() -> Caller {
+    Caller { thread: 0, look: |_| Process::default(), uid: 1000, gid: 100 }
+}
+
+fn os(name: &str) -> &OsStr {
+    OsStr::new(name)
+}
+
+fn create(tree: &TreeOf<Memory>, name: &str, permissions: u32) -> u64 {
+    let mode = OpenMode { permissions, reads: true, ..to_write() };
+    let (node, opened) = tree.create(ROOT, os(name), false, mode, user()).unwrap();
+    assert_eq!(owned(&node.attributes), (permissions, 1000, 100));
+    opened.handle
+}
+
+fn shown(tree: &TreeOf<Memory>, path: &str) -> Attributes {
+    find(tree, path).unwrap().attributes
+}
+
+fn owned(of: &Attributes) -> (u32, u32, u32) {
+    (of.mode, of.uid, of.gid)
+}
+
+fn metadata(memory: &Memory, key: &str) -> Vec<(String, String)> {
+    let all = memory.object(key).unwrap().metadata;
+    all.into_iter().filter(|(name, _)| name != "ctime").collect()
+}
+
+fn rows(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+    rows.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn change(tree: &TreeOf<Memory>, path: &str, changes: AttributeChanges) -> Result<(), i32> {
+    tree.change_attributes(ino(tree, path), changes).map(drop).map_err(|error| error.errno)
+}
+
+fn mode(mode: u32) -> AttributeChanges {
+    AttributeChanges { mode: Some(mode), ..AttributeChanges::default() }
+}
+
+fn modified(s: i64, ns: u32) -> AttributeChanges {
+    AttributeChanges { time: TimeChange::To(Time { s, ns }), ..AttributeChanges::default() }
+}
+
+#[test]
+fn what_is_made_has_its_makers_attributes() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let handle = create(&tree, "f", 0o640);
+    write(&tree, handle, 0, b"content").unwrap();
+    assert_eq!(owned(&shown(&tree, "f")), (0o640, 1000, 100));
+    closed(&tree, handle).unwrap();
+    assert_eq!(metadata(&memory, "f"), rows(&[("mode", "33184"), ("uid", "1000"), ("gid", "100")]));
+    tree.make_folder(ROOT, os("d"), 0o750, user()).unwrap();
+    assert_eq!(metadata(&memory, "d/"), rows(&[("mode", "16872"), ("uid", "1000"), ("gid", "100")]));
+    // Another mount reads them.
+    let other = memory.tree(kept());
+    assert_eq!(owned(&shown(&other, "f")), (0o640, 1000, 100));
+    assert_eq!(owned(&shown(&other, "d")), (0o750, 1000, 100));
+    let without = memory.tree(minute());
+    assert_eq!(owned(&shown(&without, "f")), (0o444, 0, 0));
+}
+
+#[test]
+fn attributes_of_a_closed_file_are_changed_by_a_copy_of_it() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let tree = memory.tree(kept());
+    let before = shown(&tree, "f");
+    change(&tree, "f", mode(0o600)).unwrap();
+    let after = shown(&tree, "f");
+    assert_eq!((after.mode, after.modified_s), (0o600, before.modified_s), "the content is as old as before");
+    assert_eq!(memory.object("f").unwrap().bytes, b"content");
+    change(&tree, "f", AttributeChanges { uid: Some(7), gid: Some(8), ..AttributeChanges::default() })
+        .unwrap();
+    change(&tree, "f", modified(1_234_567_890, 5)).unwrap();
+    let accessed = TimeChange::To(Time { s: 99, ns: 1 });
+    change(&tree, "f", AttributeChanges { accessed, ..AttributeChanges::default() }).unwrap();
+    for tree in [&tree, &memory.tree(kept())] {
+        let now = shown(tree, "f");
+        assert_eq!(owned(&now), (0o600, 7, 8));
+        assert_eq!((now.modified_s, now.modified_ns), (1_234_567_890, 5));
+        assert_eq!(now.accessed, Some(Time { s: 99, ns: 1 }));
+    }
+    // What is written since has its own time, and keeps the rest.
+    let handle = open(&tree, "f", to_write()).unwrap().handle;
+    write(&tree, handle, 7, b" and more").unwrap();
+    closed(&tree, handle).unwrap();
+    let now = shown(&tree, "f");
+    assert!(now.modified_s > 1_234_567_890 && owned(&now) == (0o600, 7, 8), "{now:?}");
+    assert_eq!(metadata(&memory, "f"), rows(&[("mode", "33152"), ("uid", "7"), ("gid", "8")]));
+}
+
+/// cp -p, tar and rsync set them while the file is open: one request has all.
+#[test]
+fn attributes_of_an_open_file_go_with_its_content() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let handle = create(&tree, "f", 0o600);
+    write(&tree, handle, 0, b"content").unwrap();
+    change(&tree, "f", mode(0o755)).unwrap();
+    change(&tree, "f", modified(1_000_000_000, 0)).unwrap();
+    assert_eq!(shown(&tree, "f").mode, 0o755);
+    let writes = memory.0.writes.load(Relaxed);
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.0.writes.load(Relaxed), writes + 1);
+    let expected = [("mode", "33261"), ("uid", "1000"), ("gid", "100"), ("mtime", "1000000000")];
+    assert_eq!(metadata(&memory, "f"), rows(&expected));
+    assert_eq!((shown(&tree, "f").mode, shown(&tree, "f").modified_s), (0o755, 1_000_000_000));
+    // Of a stream what is set since it has begun is set after it.
+    let handle = create(&tree, "long", 0o600);
+    for number in 0..3 {
+        write(&tree, handle, number << 20, &[7; 1 << 20]).unwrap();
+    }
+    change(&tree, "long", mode(0o640)).unwrap();
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("long").unwrap().bytes.len(), 3 << 20);
+    assert_eq!(metadata(&memory, "long")[0], ("mode".to_owned(), "33184".to_owned()));
+    assert_eq!(shown(&memory.tree(kept()), "long").mode, 0o640);
+}
+
+#[test]
+fn symbolic_links_are_objects() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let link = tree.make_link(ROOT, os("link"), os("../some/target"), user()).unwrap();
+    assert!(link.attributes.is_link && link.attributes.mode == 0o777);
+    assert_eq!(memory.object("link").unwrap().bytes, b"../some/target");
+    assert_eq!(metadata(&memory, "link")[0], ("mode".to_owned(), "41471".to_owned()));
+    assert_eq!(tree.read_link(link.id).unwrap(), b"../some/target");
+    let twice = tree.make_link(ROOT, os("link"), os("x"), user()).map(drop);
+    assert_eq!(twice.map_err(|error| error.errno), Err(libc::EEXIST));
+    let other = memory.tree(kept());
+    assert!(shown(&other, "link").is_link);
+    assert_eq!(other.read_link(ino(&other, "link")).unwrap(), b"../some/target");
+    other.rename((ROOT, os("link")), (ROOT, os("moved")), false).unwrap();
+    assert!(shown(&other, "moved").is_link);
+    other.remove_file(ROOT, os("moved")).unwrap();
+    assert_eq!(memory.objects().len(), 0);
+    let without = memory.tree(minute());
+    let refused = without.make_link(ROOT, os("link"), os("x"), nobody()).map(drop);
+    assert_eq!(refused.map_err(|error| error.errno), Err(libc::EOPNOTSUPP));
+}
+
+#[test]
+fn extended_attributes_are_kept() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let tree = memory.tree(kept());
+    let node = ino(&tree, "f");
+    let set = |name: &str, value: Option<&[u8]>, needs| {
+        tree.set_xattr(node, os(name), value, needs).map_err(|error| error.errno)
+    };
+    set("user.a", Some(b"1"), XattrNeeds::Absent).unwrap();
+    assert_eq!(set("user.a", Some(b"2"), XattrNeeds::Absent), Err(libc::EEXIST));
+    assert_eq!(set("user.b", Some(b"2"), XattrNeeds::Present), Err(libc::ENODATA));
+    set("user.b", Some(&[0, 255]), XattrNeeds::Nothing).unwrap();
+    assert_eq!(set("trusted.x", Some(b"1"), XattrNeeds::Nothing), Err(libc::EOPNOTSUPP));
+    assert_eq!(set("user.long", Some(&[7; 2000]), XattrNeeds::Nothing), Err(libc::ENOSPC));
+    for tree in [&tree, &memory.tree(kept())] {
+        let node = ino(tree, "f");
+        assert_eq!(tree.xattrs(node).unwrap(), ["user.a", "user.b"]);
+        assert_eq!(tree.xattr(node, os("user.b")).unwrap(), [0, 255]);
+    }
+    set("user.a", None, XattrNeeds::Nothing).unwrap();
+    assert_eq!(set("user.a", None, XattrNeeds::Nothing), Err(libc::ENODATA));
+    assert_eq!(tree.xattr(node, os("user.a")).map_err(|error| error.errno), Err(libc::ENODATA));
+    assert_eq!(memory.object("f").unwrap().bytes, b"content");
+}
+
+#[test]
+fn a_folder_of_many_files_costs_a_head_each_and_none_the_second_time() {
+    let memory = Memory::new();
+    for number in 0..300 {
+        memory.put(&format!("d/{number:03}"), "x");
+    }
+    let tree = memory.tree(kept());
+    let folder = ino(&tree, "d");
+    let list = || {
+        let handle = tree.open_folder(folder).unwrap();
+        let (mut names, mut offset) = (0, 0);
+        loop {
+            let before = offset;
+            let mut room = 50;
+            tree.read_folder(handle, offset, true, &mut |entry| {
+                room -= 1;
+                if room < 0 {
+                    return false;
+                }
+                (names, offset) = (names + 1, entry.next);
+                true
+            })
+            .unwrap();
+            if offset == before {
+                break;
+            }
+        }
+        tree.release_folder(handle);
+        names
+    };
+    let heads = memory.0.heads.load(Relaxed);
+    assert_eq!(list(), 302);
+    assert_eq!(memory.0.heads.load(Relaxed) - heads, 300);
+    assert_eq!(list(), 302);
+    assert_eq!(memory.0.heads.load(Relaxed) - heads, 300);
+    // A minute later the listing tells which are the same.
+    memory.0.clock_ms.fetch_add(61_000, Relaxed);
+    assert_eq!(list(), 302);
+    assert_eq!(memory.0.heads.load(Relaxed) - heads, 300);
+}
+
+#[test]
+fn what_another_client_sets_is_seen() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let (tree, other) = (memory.tree(kept()), memory.tree(kept()));
+    assert_eq!(shown(&tree, "f").mode, 0o444);
+    change(&other, "f", mode(0o600)).unwrap();
+    assert_eq!(shown(&tree, "f").mode, 0o444, "within the lifetime");
+    memory.0.clock_ms.fetch_add(61_000, Relaxed);
+    assert_eq!(shown(&tree, "f").mode, 0o600);
+    // One that has been replaced meanwhile is not changed.
+    memory.put("f", "of another client");
+    assert_eq!(change(&tree, "f", mode(0o640)), Err(libc::ESTALE));
+    assert_eq!(memory.object("f").unwrap().bytes, b"of another client");
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_not_made_up() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let tree = memory.tree(kept());
+    // The listing is known, the HEAD is not.
+    assert!(crate::names(&tree, ROOT).contains(&"f".to_owned()));
+    memory.refuse(ErrorKind::Denied);
+    assert_eq!(find(&tree, "f").map(drop), Err(libc::EACCES));
+    memory.refuse(None);
+    find(&tree, "f").unwrap();
+}
