@@ -467,7 +467,8 @@ impl<F: Files> Dispatcher<F> {
     fn read_folder(&self, request: &FuseRequest<'_>, handle: u64, offset: u64, bytes: u32, plus: bool) {
         let most = (bytes as usize).min(self.request_bytes);
         self.wait(request, move |own, reply| {
-            let (mut names, mut full, began) = (DirectoryBuffer::new(most, plus), false, Instant::now());
+            let (mut names, mut full, began) =
+                (DirectoryBuffer::new(most, plus, own.files.has_xattrs()), false, Instant::now());
             let read = own.files.read_folder(handle, offset, plus, &mut |line| {
                 full = !names.push(line);
                 !full

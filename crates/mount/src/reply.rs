@@ -157,13 +157,15 @@ pub(crate) struct DirectoryBuffer {
     bytes: Vec<u8>,
     most: usize,
     plus: bool,
+    /// A file may be a symbolic link.
+    has_links: bool,
     counted: Vec<u64>,
 }
 
 impl DirectoryBuffer {
     /// At most `most` bytes of entries; with `plus`, each with the answer to its lookup.
-    pub fn new(most: usize, plus: bool) -> DirectoryBuffer {
-        DirectoryBuffer { bytes: Vec::new(), most, plus, counted: Vec::new() }
+    pub fn new(most: usize, plus: bool, has_links: bool) -> DirectoryBuffer {
+        DirectoryBuffer { bytes: Vec::new(), most, plus, has_links, counted: Vec::new() }
     }
 
     /// Adds a `struct fuse_dirent` or `fuse_direntplus`; `false` if it does not fit. `.` and `..` are no
@@ -187,11 +189,13 @@ impl DirectoryBuffer {
             };
             self.bytes.extend_from_slice(&entry);
         }
+        // DT_UNKNOWN: a listing does not say it, and whoever wants to know asks for it.
+        let is_unsure = self.has_links && !self.plus && node.attributes.kind == FileKind::File;
         let dirent: [u8; size::DIRENT] = StructWriter::new()
             .u64(ino)
             .u64(*next)
             .u32(name.len() as u32)
-            .u32(kind(&node.attributes) >> 12)
+            .u32(if is_unsure { 0 } else { kind(&node.attributes) >> 12 })
             .done();
         self.bytes.extend_from_slice(&dirent);
         self.bytes.extend_from_slice(name.as_bytes());

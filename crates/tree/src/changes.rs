@@ -515,7 +515,12 @@ impl<S: ObjectStore> Changes<S> {
             return Ok(());
         }
         if from > 0 {
-            let posix = self.names.posix(&self.names.table(), node);
+            self.names.learn_posix(&[node])?;
+            let mut posix = self.names.posix(&self.names.table(), node);
+            if self.names.keeps_attributes() && posix.is_none() {
+                return Err(FsError::of(libc::ESTALE));
+            }
+            posix.iter_mut().for_each(|posix| Arc::make_mut(posix).on_written());
             let options = posix.as_ref().map(|posix| posix.options(FileKind::File)).unwrap_or_default();
             let stored = self.names.store.put(&location, Arc::default(), &options, Condition::None)?;
             self.writers.outdate_readers(node);

@@ -49,10 +49,18 @@ impl ObjectStore for Client {
     }
 
     fn describe(&self, object: &Location, etag: Option<&str>, as_: &ObjectOptions) -> Result<Stored, Error> {
-        let copy = ServerCopy::new(object.clone(), object.clone()).with_options(as_.clone());
+        let copy =
+            ServerCopy::new(object.clone(), object.clone()).with_options(as_.clone()).describing_anew();
         // It copies the version that it finds, and no other: this one has to be it.
         let copy = match etag {
-            Some(etag) if !etag.starts_with("W/") => copy.of_etag(etag),
+            Some(etag) if !etag.starts_with("W/") => {
+                let copy = copy.of_etag(etag);
+                match object {
+                    Location::Oss { .. } => copy,
+                    // A copy in parts takes long enough for another client to replace it meanwhile.
+                    _ => copy.on_condition(Condition::Matches(etag.to_owned())),
+                }
+            }
             _ => copy,
         };
         Ok(stored(&Client::copy(self, copy)?.wait()?))

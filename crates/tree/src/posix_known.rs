@@ -121,11 +121,16 @@ impl<S: ObjectStore> Namespace<S> {
             None => None,
         };
         let posix = head.map(|head| Posix::read(&head.metadata, head.content_type.as_deref()));
+        let posix = posix.unwrap_or_default();
         let mut table = self.table();
+        if let Some(written) = table.written(ino) {
+            written.learn_posix(posix);
+            return Ok(());
+        }
         // The version that is known, also where the object is another by now: its own question is still to
         // come then.
         if let Some(fact) = table.get(ino).map(|inode| inode.fact.clone()) {
-            table.set_posix(ino, Arc::new(posix.unwrap_or_default()), &fact, asked_ms);
+            table.set_posix(ino, Arc::new(posix), &fact, asked_ms);
         }
         Ok(())
     }

@@ -429,6 +429,8 @@ impl<S: ObjectStore> Work<S> {
     ) -> Result<bool, FsError> {
         let Some(published) = &self.published else { return Err(FsError::of(libc::EIO)) };
         let object = published.object.clone();
+        // Times that were set are over by what is to be written.
+        self.shown.forget_times();
         if self.find_appends(store, buffers, &object)? {
             return Ok(true);
         }

@@ -1,6 +1,7 @@
 //! Files that are being written: opened, created, published, closed. Each has one writer, which its handles
 //! share (`writer.rs`).
 
+mod described;
 mod pending;
 
 use std::collections::HashMap;
@@ -391,6 +392,8 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Makes what was written the object.
     pub(crate) fn publish(&self, ino: u64, work: &mut Work<S>) -> Result<(), FsError> {
+        // Of a file that another process has left.
+        self.names.learn_posix(&[ino])?;
         let published = work.publish(&self.names.store);
         if let (Err(error), Some(staging)) = (&published, &self.buffers.staging)
             && work.may_be_retried()

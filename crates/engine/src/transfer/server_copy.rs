@@ -17,6 +17,7 @@ pub struct ServerCopy {
     pub(crate) from_etag: Option<String>,
     pub(crate) to: Location,
     pub(crate) options: ObjectOptions,
+    pub(crate) describes_anew: bool,
     pub(crate) condition: Condition,
     pub(crate) on_begun: Option<OnBegun>,
     pub(crate) on_end: Option<OnEnd>,
@@ -27,7 +28,17 @@ impl ServerCopy {
     pub fn new(from: Location, to: Location) -> ServerCopy {
         let (options, condition) = (ObjectOptions::default(), Condition::None);
         let (version_id, from_etag) = (None, None);
-        ServerCopy { from, version_id, from_etag, to, options, condition, on_begun: None, on_end: None }
+        ServerCopy {
+            from,
+            version_id,
+            from_etag,
+            to,
+            options,
+            describes_anew: false,
+            condition,
+            on_begun: None,
+            on_end: None,
+        }
     }
 
     /// Copies that version of the source.
@@ -50,6 +61,14 @@ impl ServerCopy {
     #[must_use]
     pub fn with_options(mut self, options: ObjectOptions) -> ServerCopy {
         self.options = options;
+        self
+    }
+
+    /// Of an object onto itself: the metadata that is given is all of it, none of the source's stays, and the
+    /// storage class does.
+    #[must_use]
+    pub fn describing_anew(mut self) -> ServerCopy {
+        self.describes_anew = true;
         self
     }
 

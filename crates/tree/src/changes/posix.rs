@@ -19,10 +19,10 @@ use crate::version_bytes::read_now;
 /// Names and values of metadata together: S3's limit, and that of OSS.
 const S3_MOST: usize = 2 << 10;
 const OSS_MOST: usize = 8 << 10;
-/// `{}`
-const NO_XATTRS: &str = "%7B%7D";
-/// The longest target of a link (`PATH_MAX`).
-const TARGET_MOST: u64 = 4096;
+/// Left for the token of an upload.
+const TOKEN_BYTES: usize = 64;
+/// The longest target of a link (`PATH_MAX`, which counts the NUL at its end).
+const TARGET_MOST: u64 = 4095;
 
 impl<S: ObjectStore> Changes<S> {
     /// Sets modes, owners and times.
@@ -55,10 +55,10 @@ impl<S: ObjectStore> Changes<S> {
     pub(crate) fn describe(
         &self,
         node: u64,
-        change: impl FnOnce(&mut Posix) -> Result<(), FsError>,
+        mut change: impl FnMut(&mut Posix) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         self.names.learn_posix(&[node])?;
-        let _moving = Moving::begin(&self.names, node);
+        self.check_not_moving(node)?;
         let (kind, location, etag, posix) = {
             let table = self.names.table();
             let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
@@ -71,21 +71,22 @@ impl<S: ObjectStore> Changes<S> {
             }
             (inode.kind, self.names.described_at(&table, node), inode.fact.etag.sent(), posix)
         };
+        // What is done in a folder meanwhile is not in its way.
+        let _moving = (kind == FileKind::File).then(|| Moving::begin(&self.names, node));
         let location = location.ok_or_else(|| no_marker(libc::EOPNOTSUPP))?;
-        let mut posix = posix;
-        let had_xattrs = !posix.xattrs.is_empty();
-        change(&mut posix)?;
-        posix.changed = Some(Time { s: i64::from(now_s(&self.names)), ns: 0 });
-        let mut options = posix.options(kind);
-        if had_xattrs && posix.xattrs.is_empty() {
-            // A copy keeps what it is not told of.
-            options.metadata.push(("xattr".to_owned(), NO_XATTRS.to_owned()));
+        let changed = |mut posix: Posix, change: &mut dyn FnMut(&mut Posix) -> Result<(), FsError>| {
+            change(&mut posix)?;
+            posix.changed = Some(Time { s: i64::from(now_s(&self.names)), ns: 0 });
+            let options = posix.options(kind);
+            check_length(&options, &location)?;
+            Ok((posix, options))
+        };
+        if let Some(done) =
+            self.writers.describe(node, &mut |posix| changed(posix, &mut change).map(|it| it.0))
+        {
+            return done;
         }
-        check_length(&options, &location)?;
-        if let Some(writer) = self.writers.of(node) {
-            writer.size.set_posix(Arc::new(posix));
-            return Ok(());
-        }
+        let (posix, options) = changed(posix, &mut change)?;
         let stored = match kind {
             FileKind::File => self.names.store.describe(&location, etag.as_deref(), &options)?,
             FileKind::Folder => self.describe_folder(&location, &options)?,
@@ -187,10 +188,11 @@ impl<S: ObjectStore> Changes<S> {
 fn check_length(options: &ObjectOptions, location: &Location) -> Result<(), FsError> {
     let bytes: usize = options.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     let most = if matches!(location, Location::Oss { .. }) { OSS_MOST } else { S3_MOST };
-    if bytes <= most {
+    if bytes + TOKEN_BYTES <= most {
         return Ok(());
     }
-    let cause = format!("its attributes take {bytes} bytes of metadata, and an object has at most {most}");
+    let cause =
+        format!("its attributes take {bytes} bytes of metadata, and an object has {most} for all of it");
     let error = Error::new(ErrorKind::Unsupported, cause).during("change attributes", location);
     Err(FsError::because(libc::ENOSPC, error))
 }

@@ -27,13 +27,23 @@ impl WrittenSize {
         *self.posix.lock().unwrap_or_else(PoisonError::into_inner) = Some(posix);
     }
 
-    /// Times that a program had set are over.
-    pub(super) fn on_written(&self, now_s: i64) {
-        self.modified_s.store(now_s, Ordering::Relaxed);
+    /// Of a file that another process has left: what it has written is newer than the times that were set.
+    pub(crate) fn learn_posix(&self, mut posix: Posix) {
+        posix.on_written();
+        self.posix.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Arc::new(posix));
+    }
+
+    pub(super) fn forget_times(&self) {
         let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = posix.as_mut().filter(|posix| posix.has_times()) {
             Arc::make_mut(known).on_written();
         }
+    }
+
+    /// Times that a program had set are over.
+    pub(super) fn on_written(&self, now_s: i64) {
+        self.modified_s.store(now_s, Ordering::Relaxed);
+        self.forget_times();
     }
 
     /// In bytes.

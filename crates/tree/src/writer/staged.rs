@@ -13,7 +13,6 @@ use flatout_wire::object_options::Condition;
 use super::{Content, FileWriter, KeptOf, Published, Work};
 use crate::buffers::Buffers;
 use crate::fs_error::FsError;
-use crate::posix::Posix;
 use crate::posix::TOKEN;
 use crate::staging::{Base, KnownVersion, LeftFile, Record};
 use crate::store::{Head, ObjectStore, Stored};
@@ -350,11 +349,6 @@ impl<S: ObjectStore> Work<S> {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(not_published(error)),
         };
-        if let (None, Some(head)) = (self.shown.posix(), &head) {
-            // What is left of it says nothing of its metadata.
-            self.shown.set_posix(Arc::new(Posix::read(&head.metadata, head.content_type.as_deref())));
-            self.described = self.shown.posix();
-        }
         let token = match &self.content {
             Content::Staged(staged) => staged.token().map(str::to_owned),
             _ => None,
