@@ -494,7 +494,13 @@ impl<S: ObjectStore> Work<S> {
         }
         self.is_at_origin = true;
         match self.content {
-            Content::Appends(_) => return self.send_appends(store).map_err(|failure| self.fail(failure)),
+            Content::Appends(_) => {
+                let sent = self.send_appends(store).map_err(|failure| self.fail(failure))?;
+                return match sent {
+                    Some(stored) => self.described_too(store, stored),
+                    None => self.describe(store),
+                };
+            }
             Content::Staged(_) => return self.publish_staged(store),
             _ => {}
         }

@@ -393,8 +393,10 @@ impl<S: ObjectStore> Writers<S> {
     /// Makes what was written the object.
     pub(crate) fn publish(&self, ino: u64, work: &mut Work<S>) -> Result<(), FsError> {
         // Of a file that another process has left.
-        self.names.learn_posix(&[ino])?;
-        let published = work.publish(&self.names.store);
+        let published = match self.names.learn_posix(&[ino]) {
+            Ok(()) => work.publish(&self.names.store),
+            Err(error) => Err(work.put_off(error)),
+        };
         if let (Err(error), Some(staging)) = (&published, &self.buffers.staging)
             && work.may_be_retried()
             && !work.is_recorded()

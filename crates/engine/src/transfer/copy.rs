@@ -235,6 +235,7 @@ async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> 
         tags: Vec::new(),
         ..copy.options.clone()
     } == ObjectOptions::default();
+    let keeps = keeps && !copy.describes_anew;
     let directive = |keeps| if keeps { Directive::Keep } else { Directive::Replace };
     let directives = Directives { metadata: directive(keeps), tags: directive(copy.options.tags.is_empty()) };
     let options = ObjectOptions { tags: copy.options.tags.clone(), ..described(copy, &source.head) };
@@ -481,9 +482,11 @@ async fn settle(
     let is_lost = failure.status.is_none()
         || failure.reason == Some(Reason::UploadGone)
         || failure.was_lost && says_there(&failure);
-    // An object that is copied onto itself looks the same before.
-    let may_tell = !copy.describes_anew;
-    let looked = if is_lost && may_tell { is_there(shard, copy, source, expected).await } else { Ok(false) };
+    if is_lost && copy.describes_anew {
+        // It looked the same before.
+        return Err(failure.error.with_further_hint(UNKNOWN_END));
+    }
+    let looked = if is_lost { is_there(shard, copy, source, expected).await } else { Ok(false) };
     match looked {
         Ok(true) => Ok(()),
         Ok(false) => Err(explained(shard, copy, source, failure).await),

@@ -59,17 +59,10 @@ impl<S: ObjectStore> Changes<S> {
     ) -> Result<(), FsError> {
         self.names.learn_posix(&[node])?;
         self.check_not_moving(node)?;
-        let (kind, location, etag, posix) = {
+        let (kind, location) = {
             let table = self.names.table();
             let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
-            // Another client has replaced it since: what it says now is not known.
-            let posix = self.names.posix(&table, node).ok_or_else(|| FsError::of(libc::ESTALE))?;
-            let mut posix = (*posix).clone();
-            // The object's own time becomes that of the change: what is shown stays.
-            if posix.modified.is_none() && inode.fact.modified_s != 0 {
-                posix.modified = Some(Time { s: i64::from(table.known_fact(inode).modified_s), ns: 0 });
-            }
-            (inode.kind, self.names.described_at(&table, node), inode.fact.etag.sent(), posix)
+            (inode.kind, self.names.described_at(&table, node))
         };
         // What is done in a folder meanwhile is not in its way.
         let _moving = (kind == FileKind::File).then(|| Moving::begin(&self.names, node));
@@ -86,6 +79,20 @@ impl<S: ObjectStore> Changes<S> {
         {
             return done;
         }
+        // A writer may have ended since.
+        self.names.learn_posix(&[node])?;
+        let (etag, posix) = {
+            let table = self.names.table();
+            let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            // Another client has replaced it since: what it says now is not known.
+            let posix = self.names.posix(&table, node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            let mut posix = (*posix).clone();
+            // The object's own time becomes that of the change: what is shown stays.
+            if posix.modified.is_none() && inode.fact.modified_s != 0 {
+                posix.modified = Some(Time { s: i64::from(table.known_fact(inode).modified_s), ns: 0 });
+            }
+            (inode.fact.etag.sent(), posix)
+        };
         let (posix, options) = changed(posix, &mut change)?;
         let stored = match kind {
             FileKind::File => self.names.store.describe(&location, etag.as_deref(), &options)?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flatout_wire::object_options::ObjectOptions;
 
-use super::Work;
+use super::{Content, Work};
 use crate::attributes::FileKind;
 use crate::fs_error::FsError;
 use crate::posix::Posix;
@@ -14,6 +14,11 @@ use crate::write_errors::not_published;
 impl<S: ObjectStore> Work<S> {
     /// With what the next version is made.
     pub(super) fn begin_described(&mut self) -> ObjectOptions {
+        if self.is_dirty && self.shown.learned().is_some_and(|learned| self.shown.posix() == Some(learned)) {
+            // What the process before has written is newer than times that were set.
+            self.shown.forget_times();
+        }
+        self.shown.forget_learned();
         self.described = self.shown.posix();
         let options = |posix: &Arc<Posix>| posix.options(FileKind::File);
         self.described.as_ref().map_or_else(ObjectOptions::default, options)
@@ -21,7 +26,13 @@ impl<S: ObjectStore> Work<S> {
 
     /// Whether something was set since.
     pub(super) fn is_described_otherwise(&self) -> bool {
-        self.shown.posix() != self.described
+        self.shown.posix() != self.described.clone().or_else(|| self.shown.learned())
+    }
+
+    /// The change that was to be made now has failed, and that is told.
+    pub(crate) fn describe_as_before(&mut self, before: Arc<Posix>) {
+        self.shown.set_posix(before);
+        self.described = self.shown.posix();
     }
 
     /// What was set since the upload of this version has begun is set now.
@@ -50,6 +61,11 @@ impl<S: ObjectStore> Work<S> {
         match described {
             Ok(stored) => {
                 self.on_published(&stored);
+                if let Content::Appends(_) = self.content {
+                    // A copy takes no appends.
+                    self.content = Content::Published;
+                    self.takes_no_appends = true;
+                }
                 Ok(Some(stored))
             }
             Err(error) => {

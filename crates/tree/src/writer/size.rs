@@ -12,11 +12,18 @@ pub(crate) struct WrittenSize {
     pub(super) modified_s: AtomicI64,
     /// Where attributes are kept in metadata.
     posix: Mutex<Option<Arc<Posix>>>,
+    /// Of a file that another process has left: what its object says.
+    learned: Mutex<Option<Arc<Posix>>>,
 }
 
 impl WrittenSize {
     pub(super) fn new(end: u64, modified_s: i64, posix: Option<Arc<Posix>>) -> WrittenSize {
-        WrittenSize { end: end.into(), modified_s: modified_s.into(), posix: Mutex::new(posix) }
+        WrittenSize {
+            end: end.into(),
+            modified_s: modified_s.into(),
+            posix: Mutex::new(posix),
+            learned: Mutex::default(),
+        }
     }
 
     pub(crate) fn posix(&self) -> Option<Arc<Posix>> {
@@ -27,10 +34,22 @@ impl WrittenSize {
         *self.posix.lock().unwrap_or_else(PoisonError::into_inner) = Some(posix);
     }
 
-    /// Of a file that another process has left: what it has written is newer than the times that were set.
-    pub(crate) fn learn_posix(&self, mut posix: Posix) {
-        posix.on_written();
-        self.posix.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Arc::new(posix));
+    /// Of a file that another process has left.
+    pub(crate) fn learn_posix(&self, posix: Posix) {
+        let mut shown = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.is_none() {
+            let learned = Some(Arc::new(posix));
+            shown.clone_from(&learned);
+            *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = learned;
+        }
+    }
+
+    pub(super) fn learned(&self) -> Option<Arc<Posix>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn forget_learned(&self) {
+        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn forget_times(&self) {

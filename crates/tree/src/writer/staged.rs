@@ -204,6 +204,17 @@ impl<S: ObjectStore> Work<S> {
         Ok(())
     }
 
+    /// What is staged is not published now; nothing is lost by that.
+    pub(crate) fn put_off(&mut self, error: FsError) -> FsError {
+        if self.is_staged() {
+            self.is_late = true;
+            // Also from a loss of power, before anybody hears of it. Where that fails, it is in this process,
+            // which goes on trying.
+            let _ = self.record(true);
+        }
+        error
+    }
+
     /// As [`Work::publish`]. What fails is kept on the disk, and can be tried again: only where the object is
     /// another by now nothing more is tried.
     pub(super) fn publish_staged(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
@@ -216,10 +227,7 @@ impl<S: ObjectStore> Work<S> {
                 self.described_too(store, stored)
             }
             Err(error) => {
-                self.is_late = true;
-                // Also from a loss of power, before anybody hears of it. Where that fails, it is in this
-                // process, which goes on trying.
-                let _ = self.record(true);
+                let error = self.put_off(error);
                 if matches!(error.errno, libc::ESTALE | libc::EEXIST) {
                     self.failure = Some(error.clone());
                     if let Content::Staged(staged) = &mut self.content {

@@ -20,14 +20,17 @@ impl<S: ObjectStore> Writers<S> {
         // It may have ended before the turn came.
         self.of(ino).filter(|now| Arc::ptr_eq(now, &writer))?;
         let mut described = || {
-            let mut posix =
-                writer.size.posix().as_deref().cloned().ok_or_else(|| FsError::of(libc::ESTALE))?;
+            let before = writer.size.posix().ok_or_else(|| FsError::of(libc::ESTALE))?;
+            let mut posix = (*before).clone();
             let waits = work.is_dirty();
             if !waits && posix.modified.is_none() {
                 posix.modified = Some(Time { s: writer.size.modified_s(), ns: 0 });
             }
             writer.size.set_posix(Arc::new(changed(posix)?));
-            if waits { Ok(()) } else { self.publish(ino, &mut work) }
+            if waits {
+                return Ok(());
+            }
+            self.publish(ino, &mut work).inspect_err(|_| work.describe_as_before(before))
         };
         Some(described())
     }
