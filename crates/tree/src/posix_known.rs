@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flatout_engine::ErrorKind;
 use flatout_wire::location::Location;
 
-use crate::ROOT;
 use crate::attributes::{Caller, FileKind};
 use crate::config::AttributeKeeping;
 use crate::fact::Fact;
@@ -140,10 +139,6 @@ impl<S: ObjectStore> Namespace<S> {
         let inode = table.get(ino)?;
         match inode.kind {
             FileKind::File => self.object(table, inode.parent, &inode.name).ok(),
-            FileKind::Folder if ino == ROOT => match self.root.location() {
-                FolderLocation::Prefix(prefix) => Some(prefix).filter(|prefix| !prefix.key().is_empty()),
-                FolderLocation::Buckets(_) => None,
-            },
             FileKind::Folder => match self.location_of(table, ino).ok()? {
                 FolderLocation::Prefix(prefix) => Some(prefix).filter(|prefix| !prefix.key().is_empty()),
                 FolderLocation::Buckets(_) => None,

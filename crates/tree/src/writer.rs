@@ -527,13 +527,13 @@ impl<S: ObjectStore> Work<S> {
         self.described_too(store, stored)
     }
 
+    fn version_of(&self, stored: &Stored) -> Object {
+        let (location, etag) = (self.location.clone(), stored.etag.clone());
+        Object { location, size: stored.size, etag, modified_s: None }
+    }
+
     fn on_published(&mut self, stored: &Stored) {
-        let object = Object {
-            location: self.location.clone(),
-            size: stored.size,
-            etag: stored.etag.clone(),
-            modified_s: None,
-        };
+        let object = self.version_of(stored);
         self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
         self.condition = Condition::None;
         self.is_dirty = false;

@@ -299,12 +299,7 @@ impl<S: ObjectStore> Work<S> {
 
     /// The last attempt has made this version.
     fn on_attempt(&mut self, stored: &Stored) {
-        let object = Object {
-            location: self.location.clone(),
-            size: stored.size,
-            etag: stored.etag.clone(),
-            modified_s: None,
-        };
+        let object = self.version_of(stored);
         self.published = Some(Published { object, modified_s: stored.modified_s, reader: None });
         self.condition = Condition::None;
         if let Content::Staged(staged) = &mut self.content {
