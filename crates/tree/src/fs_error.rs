@@ -61,7 +61,8 @@ pub fn errno_of(kind: ErrorKind) -> i32 {
 
 impl From<Arc<Error>> for FsError {
     fn from(cause: Arc<Error>) -> FsError {
-        FsError { errno: errno_of(cause.kind()), cause: Some(cause) }
+        let errno = if cause.is_of_full_origin() { libc::ENOSPC } else { errno_of(cause.kind()) };
+        FsError { errno, cause: Some(cause) }
     }
 }
 

@@ -387,7 +387,11 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
         ),
     };
     let error = Error::new(kind, sentence(refusal, what)).with_hint(hint);
-    if refusal.reason() == Reason::NoSuchBucket { error.in_no_bucket() } else { error }
+    match refusal.reason() {
+        Reason::NoSuchBucket => error.in_no_bucket(),
+        Reason::Full => error.in_full_origin(),
+        _ => error,
+    }
 }
 
 /// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is

@@ -70,10 +70,17 @@ struct Body {
     object: String,
     cause: String,
     hint: Option<Hint>,
-    is_outage: bool,
-    is_there: bool,
-    is_missing_bucket: bool,
+    particular: Option<Particular>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What callers tell apart within a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Particular {
+    Outage,
+    There,
+    MissingBucket,
+    FullOrigin,
 }
 
 /// What an error about a setting was doing: its object is the knob's name.
@@ -88,9 +95,7 @@ impl Error {
             object: String::new(),
             cause: cause.into(),
             hint: None,
-            is_outage: false,
-            is_there: false,
-            is_missing_bucket: false,
+            particular: None,
             source: None,
         }))
     }
@@ -99,13 +104,19 @@ impl Error {
     pub(crate) fn there() -> Error {
         let cause = "an object of that name is there already: it stays as it is";
         let mut error = Error::new(ErrorKind::Changed, cause);
-        error.0.is_there = true;
+        error.0.particular = Some(Particular::There);
         error
     }
 
     /// There is no bucket of that name.
     pub(crate) fn in_no_bucket(mut self) -> Error {
-        self.0.is_missing_bucket = true;
+        self.0.particular = Some(Particular::MissingBucket);
+        self
+    }
+
+    /// The origin has no room for more.
+    pub(crate) fn in_full_origin(mut self) -> Error {
+        self.0.particular = Some(Particular::FullOrigin);
         self
     }
 
@@ -181,27 +192,17 @@ impl Error {
 
     /// A copy for another waiter, without the system's own error behind it.
     pub(crate) fn clone_without_source(&self) -> Error {
-        let Body { kind, doing, object, cause, hint, is_outage, is_there, is_missing_bucket, source: _ } =
-            &*self.0;
+        let Body { kind, doing, object, cause, hint, particular, source: _ } = &*self.0;
+        let (kind, particular) = (*kind, *particular);
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
-        Error(Box::new(Body {
-            kind: *kind,
-            doing,
-            object,
-            cause,
-            hint,
-            is_outage: *is_outage,
-            is_there: *is_there,
-            is_missing_bucket: *is_missing_bucket,
-            source: None,
-        }))
+        Error(Box::new(Body { kind, doing, object, cause, hint, particular, source: None }))
     }
 
     /// Marks it as the end of an outage, in which the origin was waited for that long.
     #[must_use]
     pub(crate) fn after_outage(mut self, waited: Duration) -> Error {
         self.0.cause += &format!(" (waited {} s for the origin)", waited.as_secs().max(1));
-        self.0.is_outage = true;
+        self.0.particular = Some(Particular::Outage);
         if self.kind() == ErrorKind::Timeout {
             // That of a stall would not help: to wait longer for each byte.
             self.0.hint = Some("check that the origin is running and can be reached".into());
@@ -211,7 +212,7 @@ impl Error {
 
     /// Whether the origin was away for `--outage-timeout`: nothing else that is asked of it will do better.
     pub fn is_outage(&self) -> bool {
-        self.0.is_outage
+        self.0.particular == Some(Particular::Outage)
     }
 
     /// Whether another attempt may succeed a moment later, or at another address.
@@ -242,12 +243,17 @@ impl Error {
     /// Whether it says that an object is there already, which was to stay
     /// ([`crate::object_options::Condition::Absent`]).
     pub fn is_there(&self) -> bool {
-        self.0.is_there
+        self.0.particular == Some(Particular::There)
     }
 
     /// Whether the bucket does not exist: no other object of it can be read or written either.
     pub fn is_missing_bucket(&self) -> bool {
-        self.0.is_missing_bucket
+        self.0.particular == Some(Particular::MissingBucket)
+    }
+
+    /// Whether the origin has no room for more: its disk is full, or a quota is used up.
+    pub fn is_of_full_origin(&self) -> bool {
+        self.0.particular == Some(Particular::FullOrigin)
     }
 
     /// The knob that it is about, by its name.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -129,6 +130,31 @@ fn an_origin_that_is_away_is_an_error_at_the_end() {
     drop(large);
     assert!(place.log().contains("s3://bucket/small"), "{}", place.log());
     place.unmounted();
+}
+
+#[test]
+fn a_full_origin_is_no_space_left() {
+    let code = |code: &str| code.parse().unwrap();
+    for fault in [WriteFault::Error(code("507"), None), WriteFault::Error(code("QuotaExceeded"), None)] {
+        let (folder, place) = (tempfile::tempdir().unwrap(), Place::new());
+        let origin = faulty(folder.path(), &[(1.0, fault)]);
+        let staging = place.path().join("staging");
+        let kept = ["--staging", staging.to_str().unwrap(), "--attributes", "metadata"];
+        place.mounted("s3://bucket", &origin.url(), &kept);
+        for length in [5, 12 << 20] {
+            let mut file = File::create(place.at("new")).unwrap();
+            let told = file.write_all(&bytes(length)).and_then(|()| file.sync_all());
+            assert_eq!(errno(told), libc::ENOSPC, "{fault:?} {length}");
+        }
+        assert_eq!(errno(fs::create_dir(place.at("folder"))), libc::ENOSPC);
+        let there = File::options().read(true).write(true).open(place.at("there")).unwrap();
+        there.write_all_at(b"T", 0).unwrap();
+        assert_eq!(errno(there.sync_all()), libc::ENOSPC);
+        assert_eq!(fs::read(place.at("there")).unwrap(), b"There", "what was staged stays");
+        assert_eq!(fs::read(folder.path().join("bucket/there")).unwrap(), b"there");
+        drop(there);
+        place.umount_as_it_is(&["--lazy"]);
+    }
 }
 
 /// A process that writes without end; its name is its file's.
