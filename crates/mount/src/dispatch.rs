@@ -132,13 +132,8 @@ impl<F: Files> Dispatcher<F> {
                 let (name, again, caller) = (name.to_owned(), request.is_resent(), self.caller(&request));
                 self.wait(&request, move |own, reply| {
                     let began = Instant::now();
-                    let made = match own.files.make_folder(node, &name, permissions, caller) {
-                        // By the process before.
-                        Err(error) if again && error.errno == Errno::EXIST.raw_os_error() => {
-                            own.files.lookup(node, &name)
-                        }
-                        made => made,
-                    };
+                    let made = own.files.make_folder(node, &name, permissions, caller);
+                    let made = made_already(again, made, || own.files.lookup(node, &name));
                     let made = own.observer.answered(Timed::Change, began, made);
                     own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
                 });
@@ -193,7 +188,7 @@ impl<F: Files> Dispatcher<F> {
             }
             FuseOperation::Interrupt { unique: about } => self.interrupt(unique, about),
             FuseOperation::MakeFile { permissions, name } => {
-                let (name, caller) = (name.to_owned(), self.caller(&request));
+                let (name, again, caller) = (name.to_owned(), request.is_resent(), self.caller(&request));
                 let mode = OpenMode { writes: true, permissions, ..OpenMode::default() };
                 self.wait(&request, move |own, reply| {
                     let began = Instant::now();
@@ -203,6 +198,7 @@ impl<F: Files> Dispatcher<F> {
                             own.released(node.id, opened.handle);
                             published.map(|()| node).inspect_err(|_| own.files.forget(node.id, 1))
                         });
+                    let made = made_already(again, made, || own.files.lookup(node, &name));
                     let made = own.observer.answered(Timed::Change, began, made);
                     own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
                 });
@@ -556,6 +552,18 @@ fn is_absent(error: &FsError) -> bool {
 /// What was to be removed is gone: where it is asked for again, the process before has done it.
 fn gone_already(again: bool, removed: Result<(), FsError>) -> Result<(), FsError> {
     removed.or_else(|error| if again && is_absent(&error) { Ok(()) } else { Err(error) })
+}
+
+/// What was to be made is there: where it is asked for again, the process before has done it.
+fn made_already(
+    again: bool,
+    made: Result<Node, FsError>,
+    look: impl FnOnce() -> Result<Node, FsError>,
+) -> Result<Node, FsError> {
+    match made {
+        Err(error) if again && error.errno == Errno::EXIST.raw_os_error() => look(),
+        made => made,
+    }
 }
 
 fn open_out(opened: &OpenedFile) -> [u8; crate::abi::size::OPEN_OUT] {

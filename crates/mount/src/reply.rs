@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use flatout_tree::{Attributes, FileKind, FolderEntry, Node, Statfs};
+use flatout_tree::{Attributes, FileKind, FolderEntry, NOT_LOOKED_UP, Node, Statfs};
 
 use crate::abi::{mode, size};
 
@@ -168,8 +168,8 @@ impl DirectoryBuffer {
         DirectoryBuffer { bytes: Vec::new(), most, plus, has_links, counted: Vec::new() }
     }
 
-    /// Adds a `struct fuse_dirent` or `fuse_direntplus`; `false` if it does not fit. `.` and `..` are no
-    /// lookups: they have no entry.
+    /// Adds a `struct fuse_dirent` or `fuse_direntplus`; `false` if it does not fit. `.`, `..` and what is
+    /// [`NOT_LOOKED_UP`] have no entry: the kernel looks such a name up when somebody asks for it.
     pub fn push(&mut self, line: &FolderEntry<'_>) -> bool {
         let FolderEntry { node, name, next } = line;
         let ino = node.attributes.ino;
@@ -179,18 +179,15 @@ impl DirectoryBuffer {
             return false;
         }
         let start = self.bytes.len();
+        let is_looked_up = self.plus && !is_dot(name) && node.id != NOT_LOOKED_UP;
+        if is_looked_up {
+            self.counted.push(node.id);
+        }
         if self.plus {
-            let entry = match is_dot(name) {
-                true => absent(Duration::ZERO),
-                false => {
-                    self.counted.push(node.id);
-                    entry(node)
-                }
-            };
-            self.bytes.extend_from_slice(&entry);
+            self.bytes.extend_from_slice(&if is_looked_up { entry(node) } else { absent(Duration::ZERO) });
         }
         // DT_UNKNOWN: a listing does not say it, and whoever wants to know asks for it.
-        let is_unsure = self.has_links && !self.plus && node.attributes.kind == FileKind::File;
+        let is_unsure = self.has_links && !is_looked_up && node.attributes.kind == FileKind::File;
         let dirent: [u8; size::DIRENT] = StructWriter::new()
             .u64(ino)
             .u64(*next)

@@ -31,7 +31,8 @@ const METRICS: &[Metric] = &[
     ("lanes", GAUGE, "Patterns of reading that are followed now.", |s| s.reads.lanes_now),
     ("listing_pages_total", COUNTER, "Pages of listings asked for.", |s| s.names.listing_pages),
     ("lookups_total", COUNTER, "Requests about one name.", |s| s.names.lookups),
-    ("heads_total", COUNTER, "HEADs.", |s| s.names.heads),
+    ("heads_total", COUNTER, "HEADs, at opens.", |s| s.names.heads),
+    ("attribute_heads_total", COUNTER, "HEADs for attributes in metadata.", |s| s.names.attribute_heads),
     ("origin_failures_total", COUNTER, "Requests about names that failed for good.", |s| s.names.failures),
     ("names_answered_total", COUNTER, "Questions about names answered without a request.", |s| {
         s.names.answered

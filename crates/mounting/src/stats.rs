@@ -126,6 +126,9 @@ pub struct NameStats {
     /// Requests about one name.
     pub lookups: u64,
     pub heads: u64,
+    /// HEADs for the attributes that objects keep in their metadata.
+    #[serde(default)]
+    pub attribute_heads: u64,
     /// Requests that failed for good.
     pub failures: u64,
     /// Answered without a request.
@@ -242,6 +245,7 @@ pub fn names(names: &TreeStats) -> NameStats {
         listing_pages: names.pages,
         lookups: names.lookups,
         heads: names.heads,
+        attribute_heads: names.attribute_heads,
         failures: names.failures,
         answered: names.answered,
         joined: names.joined,

@@ -10,7 +10,8 @@ pub use crate::posix::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The number by which the kernel names it. A file that was opened stays one version: another version of
-    /// its object is another node, because the kernel keeps one page cache for each node.
+    /// its object is another node, because the kernel keeps one page cache for each node. [`NOT_LOOKED_UP`]
+    /// in an entry of a folder whose attributes could not be had.
     pub id: u64,
     /// Tells apart inodes that have the same node one after the other; 0 for a folder.
     pub generation: u32,
@@ -67,6 +68,9 @@ pub enum AttributeSource {
     /// This mount has written it, or is about to.
     Written,
 }
+
+/// In place of a node's number: the entry is no lookup, and its attributes are not those of the file.
+pub const NOT_LOOKED_UP: u64 = 0;
 
 /// One entry of a folder.
 #[derive(Clone, Copy, Debug)]

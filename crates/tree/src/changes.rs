@@ -1,6 +1,7 @@
 //! Names that this mount changes: files removed, folders made and removed, either renamed, attributes set.
 
 mod posix;
+mod size;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::folder_rename::{FolderRename, RenameRecord, rename};
 use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
+use crate::posix::Posix;
 use crate::store::ObjectStore;
-use crate::write_errors::cannot_cut;
 use crate::writers::Writers;
 
 /// Entries of a page that tells whether a folder is empty: its marker, and one more.
@@ -115,7 +116,7 @@ impl<S: ObjectStore> Changes<S> {
         if markers {
             let key = format!("{}{name}/", folder.key());
             let marker = folder.with_key(key).ok_or_else(unlisted)?;
-            let options = posix.as_ref().map(|posix| posix.options(FileKind::Folder)).unwrap_or_default();
+            let options = Posix::options_of(posix.as_ref(), FileKind::Folder);
             self.names.store.put(&marker, Arc::default(), &options, Condition::None)?;
         }
         let now_ms = self.names.now_ms();
@@ -329,11 +330,7 @@ impl<S: ObjectStore> Changes<S> {
             let mut table = self.names.table();
             let posix = self.names.posix(&table, ino);
             table.rename(ino, to, now_ms);
-            let fact = self.writers.fact(&copied.stored);
-            table.rewrite(ino, fact.clone());
-            if let Some(posix) = posix {
-                table.set_posix(ino, posix, &fact, now_ms);
-            }
+            table.rewrite_described(ino, self.writers.fact(&copied.stored), posix);
             if from.0 != to.0 {
                 table.keep_emptied(from.0, now_ms);
             }
@@ -366,6 +363,10 @@ impl<S: ObjectStore> Changes<S> {
             (ino, source, above.with_key(key).ok_or_else(unlisted)?)
         };
         let _moving = Moving::begin(&self.names, ino);
+        if self.names.table().is_moving_below(ino) {
+            let cause = "a file in it is being removed or renamed, or its attributes are being changed";
+            return Err(busy(&source, cause, "try again when that is done"));
+        }
         if self.names.table().is_written_below(ino) {
             return Err(busy(
                 &source,
@@ -491,48 +492,6 @@ impl<S: ObjectStore> Changes<S> {
             false => Err(not_kept()),
         }
     }
-
-    fn cut(&self, node: u64, size: u64, from: u64) -> Result<(), FsError> {
-        let (location, kind) = {
-            let table = self.names.table();
-            let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
-            (self.names.object(&table, inode.parent, &inode.name)?, inode.kind)
-        };
-        if kind == FileKind::Folder {
-            return Err(FsError::of(libc::EISDIR));
-        }
-        if size != 0 {
-            return match self.names.config.staging {
-                Some(_) => self.writers.set_len(node, size),
-                None => Err(cannot_cut(&location, from, size)),
-            };
-        }
-        if self.writers.is_pending(node) {
-            return self.writers.set_len(node, 0);
-        }
-        if let Some(writer) = self.writers.of(node) {
-            self.writers.clear(node, &writer);
-            return Ok(());
-        }
-        if from > 0 {
-            self.names.learn_posix(&[node])?;
-            let mut posix = self.names.posix(&self.names.table(), node);
-            if self.names.keeps_attributes() && posix.is_none() {
-                return Err(FsError::of(libc::ESTALE));
-            }
-            posix.iter_mut().for_each(|posix| Arc::make_mut(posix).on_written());
-            let options = posix.as_ref().map(|posix| posix.options(FileKind::File)).unwrap_or_default();
-            let stored = self.names.store.put(&location, Arc::default(), &options, Condition::None)?;
-            self.writers.outdate_readers(node);
-            let fact = self.writers.fact(&stored);
-            let mut table = self.names.table();
-            table.rewrite(node, fact.clone());
-            if let Some(posix) = posix {
-                table.set_posix(node, posix, &fact, fact.asked_ms);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Said once for all files: programs that copy set attributes of each.
@@ -588,6 +547,18 @@ impl<S: ObjectStore> Moving<'_, S> {
     fn begin(names: &Namespace<S>, ino: u64) -> Moving<'_, S> {
         names.table().set_moving(ino, true);
         Moving { names, ino }
+    }
+
+    /// # Errors
+    /// `EBUSY`: it is, or a folder that it is in.
+    fn begin_alone(names: &Namespace<S>, ino: u64) -> Result<Moving<'_, S>, FsError> {
+        let mut table = names.table();
+        if table.is_moving(ino) {
+            return Err(FsError::of(libc::EBUSY));
+        }
+        table.set_moving(ino, true);
+        drop(table);
+        Ok(Moving { names, ino })
     }
 }
 

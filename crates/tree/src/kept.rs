@@ -14,6 +14,7 @@ use flatout_wire::location::Location;
 use crate::attributes::{AttributeSource, FileKind};
 use crate::etag::Etag;
 use crate::fact::Fact;
+use crate::posix::Posix;
 
 /// A table of small values that outlives its process.
 pub trait SharedTable: Send + Sync + Debug {
@@ -65,7 +66,7 @@ pub(crate) struct KeptVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeptWriter {
     /// Nothing has been written yet: it goes on as a new file.
-    New { exclusive: bool },
+    New { exclusive: bool, posix: Option<Arc<Posix>> },
     /// All that was written is in this version.
     Published(KeptVersion),
     /// Bytes were taken that are in this process alone.
@@ -185,7 +186,10 @@ impl Kept {
 
     pub(crate) fn writer(&self, ino: u64, writer: &KeptWriter) {
         self.put(kind::WRITER, ino, |row| match writer {
-            KeptWriter::New { exclusive } => row.u8(u8::from(*exclusive)),
+            KeptWriter::New { exclusive, posix } => {
+                row.u8(u8::from(*exclusive));
+                row.posix(posix.as_deref());
+            }
             KeptWriter::Published(version) => {
                 row.u8(2);
                 row.version(version);
@@ -275,7 +279,7 @@ impl KeptState {
                 let writer = match row.u8()? {
                     2 => KeptWriter::Published(row.version()?),
                     3 => KeptWriter::Unsent,
-                    exclusive => KeptWriter::New { exclusive: exclusive == 1 },
+                    exclusive => KeptWriter::New { exclusive: exclusive == 1, posix: row.posix()? },
                 };
                 self.writers.insert(id, writer);
             }
@@ -354,6 +358,16 @@ impl Row {
         self.u8(u8::from(version.etag.is_some()));
         self.text(version.etag.as_deref().unwrap_or_default());
     }
+
+    /// The last of its row.
+    fn posix(&mut self, posix: Option<&Posix>) {
+        let Some(options) = posix.map(|posix| posix.options(FileKind::File)) else { return };
+        self.text(options.content_type.as_deref().unwrap_or_default());
+        for (name, value) in &options.metadata {
+            self.text(name);
+            self.text(value);
+        }
+    }
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -386,6 +400,18 @@ impl Reader<'_> {
         let (size, modified_s, has_etag) = (self.u64()?, self.u32()?, self.u8()? == 1);
         let etag = self.text()?;
         Some(KeptVersion { size, modified_s, etag: has_etag.then(|| etag.into_string()) })
+    }
+
+    fn posix(&mut self) -> Option<Option<Arc<Posix>>> {
+        if self.0.is_empty() {
+            return Some(None);
+        }
+        let (content_type, mut metadata) = (self.text()?, Vec::new());
+        while !self.0.is_empty() {
+            metadata.push((self.text()?.into_string(), self.text()?.into_string()));
+        }
+        let content_type = Some(&*content_type).filter(|content_type| !content_type.is_empty());
+        Some(Some(Arc::new(Posix::read(&metadata, content_type))))
     }
 }
 
@@ -430,9 +456,10 @@ mod tests {
         kept.made_here(8, true);
         kept.made_here(9, true);
         kept.made_here(9, false);
+        let posix = Posix { mode: Some(0o600), content_type: Some("text/plain".into()), ..Posix::default() };
         let writers = [
-            KeptWriter::New { exclusive: true },
-            KeptWriter::New { exclusive: false },
+            KeptWriter::New { exclusive: true, posix: Some(Arc::new(posix)) },
+            KeptWriter::New { exclusive: false, posix: None },
             KeptWriter::Published(version.clone()),
             KeptWriter::Unsent,
         ];

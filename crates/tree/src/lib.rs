@@ -39,8 +39,8 @@ mod writer;
 mod writers;
 
 pub use attributes::{
-    AttributeChanges, AttributeSource, Attributes, Caller, FileKind, FolderEntry, Node, OpenMode, OpenedFile,
-    Process, STATFS, Statfs, Time, TimeChange,
+    AttributeChanges, AttributeSource, Attributes, Caller, FileKind, FolderEntry, NOT_LOOKED_UP, Node,
+    OpenMode, OpenedFile, Process, STATFS, Statfs, Time, TimeChange,
 };
 pub use config::{AttributeKeeping, Config};
 pub use files::{Cancel, Files, Slices, WriteMoment, XattrNeeds};

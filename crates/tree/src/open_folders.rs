@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::ahead::ListAhead;
-use crate::attributes::{FileKind, FolderEntry, Node};
+use crate::attributes::{FileKind, FolderEntry, NOT_LOOKED_UP, Node};
 use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::handles::Handles;
@@ -122,7 +122,11 @@ impl<S: ObjectStore> OpenFolders<S> {
         }
     }
 
-    /// Asks for the metadata of the entries from `entry` on, where the next one's is not known.
+    /// Asks for the metadata of the entries from `entry` on, where the next one's is not known. What the
+    /// origin refuses of one of them is told whoever asks for that one.
+    ///
+    /// # Errors
+    /// The origin is away.
     pub(crate) fn describe(&self, folder: u64, page: &ListingPage, entry: u64) -> Result<(), FsError> {
         if !self.names.keeps_attributes() {
             return Ok(());
@@ -140,7 +144,10 @@ impl<S: ObjectStore> OpenFolders<S> {
                 })
                 .collect()
         };
-        self.names.learn_posix(&nodes)
+        match self.names.learn_posix(&nodes) {
+            Err(error) if error.is_of_origin_away() => Err(error),
+            Err(_) | Ok(()) => Ok(()),
+        }
     }
 
     /// Hands one entry out; `false` if it was not taken.
@@ -163,7 +170,7 @@ impl<S: ObjectStore> OpenFolders<S> {
         };
         let entry = FolderEntry { node, name: OsStr::new(name), next: page.first + at as u64 + 1 + DOTS };
         let taken = each(&entry);
-        if plus && !taken {
+        if plus && !taken && node.id != NOT_LOOKED_UP {
             let now_ms = self.names.now_ms();
             self.names.table().forget(node.id, 1, now_ms);
         }
@@ -228,11 +235,17 @@ impl<S: ObjectStore> OpenFolders<S> {
         Ok(entry + before as u64)
     }
 
-    /// An entry with a counted lookup. A newer fact replaces the listed one.
+    /// An entry with a counted lookup, if its attributes are known. A newer fact replaces the listed one.
     fn counted(&self, folder: u64, name: &str, kind: FileKind, fact: Fact) -> Node {
         let mut table = self.names.table();
         let is_newest = table.is_newest(folder, name, kind, fact.asked_ms);
         let ino = table.keep(folder, name, kind, fact.clone());
+        if !self.names.knows_posix(&table, ino) {
+            let now_ms = self.names.now_ms();
+            table.rest(ino, now_ms);
+            let number = table.number(folder, kind, name);
+            return Node { id: NOT_LOOKED_UP, ..self.names.node_from(number, kind, &fact) };
+        }
         table.look_up(ino);
         let mut node =
             self.names.node_of(&mut table, ino).unwrap_or_else(|| self.names.node_from(ino, kind, &fact));

@@ -13,6 +13,7 @@
 //! `NAME/`, whose type is application/x-directory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64_simd::STANDARD;
 use flatout_wire::object_options::ObjectOptions;
@@ -107,6 +108,11 @@ impl Posix {
             FileKind::File => self.content_type.clone(),
         };
         ObjectOptions { content_type, metadata, ..ObjectOptions::default() }
+    }
+
+    /// As [`Posix::options`]; none where attributes are not kept.
+    pub(crate) fn options_of(posix: Option<&Arc<Posix>>, kind: FileKind) -> ObjectOptions {
+        posix.map_or_else(ObjectOptions::default, |posix| posix.options(kind))
     }
 
     /// Whether a program has set any.

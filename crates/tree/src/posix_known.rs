@@ -30,6 +30,14 @@ impl InodeTable {
         self.posix.get(ino, is_folder, &inode.fact, now_ms, lifetime_ms).cloned()
     }
 
+    /// This mount has made a version of a file; `posix` where it is known what its metadata says.
+    pub(crate) fn rewrite_described(&mut self, ino: u64, fact: Fact, posix: Option<Arc<Posix>>) {
+        self.rewrite(ino, fact.clone());
+        if let Some(posix) = posix {
+            self.set_posix(ino, posix, &fact, fact.asked_ms);
+        }
+    }
+
     /// It is of the version that `fact` tells of.
     pub(crate) fn set_posix(&mut self, ino: u64, posix: Arc<Posix>, fact: &Fact, asked_ms: u64) {
         if self.get(ino).is_some() {
@@ -67,10 +75,12 @@ impl<S: ObjectStore> Namespace<S> {
         self.keeps_attributes().then(|| Arc::new(made()))
     }
 
-    /// Asks for the metadata of these nodes, where it is not known.
+    /// Asks for the metadata of these nodes, where it is not known; where the origin refuses one of them, for
+    /// the others all the same.
     ///
     /// # Errors
-    /// The origin's refusal. A folder without a marker, and an object that is gone, have none.
+    /// The origin is away, or has refused one. A folder without a marker, and an object that is gone, have no
+    /// metadata.
     pub(crate) fn learn_posix(&self, nodes: &[u64]) -> Result<(), FsError> {
         if !self.keeps_attributes() {
             return Ok(());
@@ -84,8 +94,13 @@ impl<S: ObjectStore> Namespace<S> {
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             while let Some((ino, location)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.learn_one(*ino, location.as_ref()) {
-                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                let Err(error) = self.learn_one(*ino, location.as_ref()) else { continue };
+                let is_away = error.is_of_origin_away();
+                let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                if is_away || failure.is_none() {
+                    *failure = Some(error);
+                }
+                if is_away {
                     return;
                 }
             }
@@ -107,7 +122,7 @@ impl<S: ObjectStore> Namespace<S> {
         let asked_ms = self.now_ms();
         let head = match location {
             Some(location) => {
-                self.counters.heads.count();
+                self.counters.attribute_heads.count();
                 match self.store.head(location) {
                     Ok(head) => Some(head),
                     Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -11,6 +11,8 @@ pub struct TreeStats {
     pub lookups: u64,
     /// HEADs, at opens.
     pub heads: u64,
+    /// HEADs for modes, owners, times, links and extended attributes.
+    pub attribute_heads: u64,
     /// Requests that failed, after the engine's retries.
     pub failures: u64,
     /// Lookups and attributes that were answered from memory.
@@ -69,6 +71,7 @@ pub(crate) struct TreeCounters {
     pub(crate) pages: Counter,
     pub(crate) lookups: Counter,
     pub(crate) heads: Counter,
+    pub(crate) attribute_heads: Counter,
     pub(crate) failures: Counter,
     pub(crate) answered: Counter,
     pub(crate) joined: Counter,

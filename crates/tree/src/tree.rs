@@ -135,6 +135,7 @@ impl<S: ObjectStore> TreeOf<S> {
             pages: counters.pages.get(),
             lookups: counters.lookups.get(),
             heads: counters.heads.get(),
+            attribute_heads: counters.attribute_heads.get(),
             failures: counters.failures.get(),
             answered: counters.answered.get(),
             joined: counters.joined.get(),
@@ -185,14 +186,16 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let now_ms = names.now_ms();
         let mut table = names.table();
         let status = table.known(parent, name, now_ms, names.lifetimes)?;
-        if let NameStatus::Present(kind, _) = &status
-            && names.keeps_attributes()
-            && !table.find(parent, *kind, name).is_some_and(|ino| names.knows_posix(&table, ino))
+        let node = names.looked_up(&mut table, parent, name, status);
+        // What is known may be of the version before.
+        if let Ok(node) = &node
+            && !names.knows_posix(&table, node.id)
         {
+            table.forget(node.id, 1, now_ms);
             return None;
         }
         names.counters.answered.count();
-        Some(names.looked_up(&mut table, parent, name, status))
+        Some(node)
     }
 
     fn negative_lifetime(&self) -> Duration {
@@ -232,11 +235,12 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         let Some(inode) = current else { return Some(Err(FsError::of(libc::ESTALE))) };
         let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);
         let status = table.known(parent, &name, now_ms, names.lifetimes)?;
-        if !names.knows_posix(&table, node) {
+        let refreshed = names.refreshed(&mut table, node, (parent, &name, kind), status);
+        if refreshed.is_ok() && !names.knows_posix(&table, node) {
             return None;
         }
         names.counters.answered.count();
-        Some(names.refreshed(&mut table, node, (parent, &name, kind), status))
+        Some(refreshed)
     }
 
     fn forget(&self, node: u64, times: u64) {

@@ -142,6 +142,7 @@ impl<S: ObjectStore> FileWriter<S> {
     /// Of a writer of a new file: the version that it replaces.
     pub(crate) fn replacing(self, version: Object) -> FileWriter<S> {
         self.work().replaces = Some(version);
+        self.size.forget_times();
         self
     }
 
@@ -171,9 +172,13 @@ impl<S: ObjectStore> FileWriter<S> {
             None => (0, store.unix_s()),
         };
         let described = posix.clone().filter(|_| published.is_some());
-        let shown = Arc::new(WrittenSize::new(end, modified_s, posix));
-        let goes_on = Arc::new(AtomicBool::new(published.is_some()));
         let is_dirty = published.is_none();
+        let is_unknown = is_dirty && posix.is_none();
+        let shown = Arc::new(WrittenSize::new(end, modified_s, posix));
+        if is_unknown {
+            shown.forget_times();
+        }
+        let goes_on = Arc::new(AtomicBool::new(published.is_some()));
         let writer = FileWriter {
             store,
             buffers: buffers.clone(),
@@ -322,8 +327,7 @@ impl<S: ObjectStore> FileWriter<S> {
     }
 
     /// Cuts it to no bytes, and forgets what was not published.
-    pub(crate) fn clear(&self) {
-        let mut work = self.work();
+    pub(crate) fn clear(&self, work: &mut Work<S>) {
         work.forget_record();
         work.content = Content::Buffered(self.buffers.empty());
         self.is_staged.store(false, Ordering::Release);

@@ -3,19 +3,18 @@
 
 mod described;
 mod pending;
+mod versions;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{Error, ErrorKind, Object, setting, text};
-use flatout_wire::location::Location;
+use flatout_engine::{Error, ErrorKind, setting, text};
 use flatout_wire::object_options::Condition;
 
-use crate::attributes::{AttributeSource, Caller, FileKind, Node, OpenMode, OpenedFile};
+use crate::attributes::{Caller, FileKind, Node, OpenMode, OpenedFile};
 use crate::buffers::Buffers;
-use crate::etag::Etag;
-use crate::fact::{Fact, NameStatus};
+use crate::fact::NameStatus;
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
 use crate::hash::BuildIdentityHasher;
@@ -144,19 +143,19 @@ impl<S: ObjectStore> Writers<S> {
 
     /// A handle on a file that is being written; `None` if it is not.
     pub(crate) fn open_written(&self, ino: u64, mode: OpenMode, caller: Caller) -> Option<OpenedFile> {
-        let (writer, opened) = {
+        let opened = {
             let mut open = self.open();
             let opened = open.get_mut(&ino)?;
             opened.handles += u32::from(mode.writes);
             opened.is_pending &= opened.handles == 0;
             let writer = opened.writer.clone();
             self.names.table().open(ino);
-            let written = mode.writes.then(|| WriteHandle::new(writer.clone(), mode.reads, false, caller));
+            let written = mode.writes.then(|| WriteHandle::new(writer, mode.reads, false, caller));
             // Before its writer can go: a reader is given its version then.
-            (writer, self.opened(OpenFile::of_written(ino, written)))
+            self.opened(OpenFile::of_written(ino, written))
         };
         if mode.truncates {
-            self.clear(ino, &writer);
+            self.clear(ino);
         }
         Some(opened)
     }
@@ -216,9 +215,9 @@ impl<S: ObjectStore> Writers<S> {
         let inode = table.get(ino).ok_or_else(|| FsError::of(libc::ESTALE))?;
         let location = self.names.object(&table, inode.parent, &inode.name)?;
         let writer = match left {
-            KeptWriter::New { exclusive } => {
+            KeptWriter::New { exclusive, posix } => {
                 let condition = if *exclusive { Condition::Absent } else { Condition::None };
-                FileWriter::of_new(store, buffers, location, condition, kept)
+                FileWriter::of_new(store, buffers, location, condition, (kept.0, posix.clone()))
             }
             KeptWriter::Published(version) => {
                 let modified_s = i64::from(version.modified_s);
@@ -349,6 +348,8 @@ impl<S: ObjectStore> Writers<S> {
             is_stuck = moment == WriteMoment::Wait && now_ms.saturating_sub(since_ms) > STUCK_MS;
             !is_stuck && goes_on(moment)
         };
+        // An upload that begins is described as the file that another process has left.
+        self.names.learn_posix(&[file.ino])?;
         let told = |work: &Work<S>, stored: &Stored| self.on_published(file.ino, work, stored);
         let wrote = written.writer.write(at, bytes, &mut waits, told);
         match is_stuck && wrote.is_err() {
@@ -410,67 +411,6 @@ impl<S: ObjectStore> Writers<S> {
             self.on_published(ino, work, &stored);
         }
         published.map(drop)
-    }
-
-    /// The origin has a version that this mount has made.
-    fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
-        let fact = self.fact(stored);
-        let object = fact.version(work.location().clone());
-        {
-            let mut table = self.names.table();
-            let posix = table.written(ino).and_then(|written| written.posix());
-            table.rewrite(ino, fact.clone());
-            if let Some(posix) = posix {
-                table.set_posix(ino, posix, &fact, fact.asked_ms);
-            }
-        }
-        self.hand_over(&self.readers(ino), &object);
-    }
-
-    /// Handles that only read a file.
-    fn readers(&self, ino: u64) -> Vec<Arc<OpenFile<S>>> {
-        let mut files = self.files.handles.all();
-        files.retain(|file| file.ino == ino && file.written.is_none());
-        files
-    }
-
-    /// These handles read that version from now on. One that cannot be given it has what it had.
-    fn hand_over(&self, readers: &[Arc<OpenFile<S>>], object: &Object) {
-        if readers.is_empty() {
-            return;
-        }
-        if let Ok(content) = self.names.store.content(object.clone()) {
-            readers.iter().for_each(|file| file.go_on_with(content.clone(), object));
-        }
-    }
-
-    /// A file was copied to another name: handles that read it go on with the copy, which has the same bytes.
-    pub(crate) fn on_moved(&self, ino: u64, target: &Location, stored: &Stored) {
-        let mut readers = self.readers(ino);
-        readers.retain(|file| file.content().is_some());
-        self.hand_over(&readers, &self.fact(stored).version(target.clone()));
-    }
-
-    /// What is known of a version that this mount has made.
-    pub(crate) fn fact(&self, stored: &Stored) -> Fact {
-        Fact {
-            size: stored.size,
-            asked_ms: self.names.now_ms(),
-            etag: Etag::of(stored.etag.as_deref()),
-            modified_s: u32::try_from(stored.modified_s).unwrap_or(u32::MAX),
-            source: AttributeSource::Written,
-        }
-    }
-
-    /// Cuts a file to nothing.
-    pub(crate) fn clear(&self, ino: u64, writer: &FileWriter<S>) {
-        writer.clear();
-        self.outdate_readers(ino);
-    }
-
-    /// Handles that read the version of now read nothing more.
-    pub(crate) fn outdate_readers(&self, ino: u64) {
-        self.readers(ino).iter().for_each(|file| file.set_stale());
     }
 
     /// Whether a read has to be asked of the file's writer.

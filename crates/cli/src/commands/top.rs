@@ -136,6 +136,17 @@ impl Snapshot {
     fn now(running: RunningMount) -> Snapshot {
         Snapshot { numbers: running.stats, at: Instant::now() }
     }
+
+    /// How long ago it was that the statistics before were read; without any, that the mount began.
+    fn seconds_since(&self, before: Option<&Snapshot>) -> f64 {
+        let seconds = before.map(|before| self.at.duration_since(before.at).as_secs_f64());
+        seconds.unwrap_or(self.numbers.uptime_s).max(1e-3)
+    }
+
+    fn per_second(&self, before: Option<&Snapshot>, count: fn(&MountStats) -> u64) -> f64 {
+        let then = before.map_or(0, |before| count(&before.numbers));
+        count(&self.numbers).saturating_sub(then) as f64 / self.seconds_since(before)
+    }
 }
 
 const COLUMNS: [&str; 13] = [
@@ -158,6 +169,12 @@ fn table(
     columns: Option<usize>,
 ) -> Vec<String> {
     let mut lines = if looks.is_empty() { Vec::new() } else { served(looks, before, columns) };
+    lines.extend(looks.iter().filter(|look| look.numbers.names.attribute_heads > 0).map(|look| {
+        let MountStats { source, mount_point, names, .. } = &look.numbers;
+        let now = look.per_second(before.get(&look.numbers.pid), |numbers| numbers.names.attribute_heads);
+        let what = format!("{} HEADs for modes, owners, times and links, {now:.0}/s", names.attribute_heads);
+        one_line(&format!("attributes: {source} on {mount_point}: {what}"))
+    }));
     lines.extend(looks.iter().filter_map(|look| {
         let MountStats { source, mount_point, staging, .. } = &look.numbers;
         let staging = staging.as_ref().filter(|staging| staging.pending_now > 0)?;
@@ -215,22 +232,18 @@ fn served(looks: &[Snapshot], before: &HashMap<u32, Snapshot>, columns: Option<u
 fn row(look: &Snapshot, before: Option<&Snapshot>) -> Row {
     let now = &look.numbers;
     let nothing = MountStats::default();
-    let (then, seconds) = match before {
-        Some(before) => (&before.numbers, look.at.duration_since(before.at).as_secs_f64()),
-        None => (&nothing, now.uptime_s),
-    };
-    let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-3);
-    let rate = |now, then| format_size(per_second(now, then) as u64);
+    let then = before.map_or(&nothing, |before| &before.numbers);
+    let rate = |count| format_size(look.per_second(before, count) as u64);
     let hits = now.reads.hits.saturating_sub(then.reads.hits);
     let reads = hits + now.reads.waits.saturating_sub(then.reads.waits);
     let share =
         if reads == 0 { "-".to_owned() } else { format!("{:.0}%", 100.0 * hits as f64 / reads as f64) };
-    let cpu = (now.process.cpu_seconds - then.process.cpu_seconds) / seconds.max(1e-3);
+    let cpu = (now.process.cpu_seconds - then.process.cpu_seconds) / look.seconds_since(before);
     [
         now.pid.to_string(),
-        rate(now.bytes.fetched, then.bytes.fetched),
-        rate(now.bytes.served, then.bytes.served),
-        format!("{:.0}", per_second(now.requests.total, then.requests.total)),
+        rate(|numbers| numbers.bytes.fetched),
+        rate(|numbers| numbers.bytes.served),
+        format!("{:.0}", look.per_second(before, |numbers| numbers.requests.total)),
         share,
         now.requests.waiting_now.to_string(),
         format!("{}/{}", now.origin.in_flight_now, now.origin.parallel_now),
@@ -337,6 +350,22 @@ mod tests {
         assert_eq!(table(&[], &HashMap::new(), &[], std::slice::from_ref(&dead), Some(80)), [line]);
         let lines = table(&[look(1, 1, 1, Instant::now())], &HashMap::new(), &[], &[dead], None);
         assert_eq!((lines.len(), lines[2].as_str()), (3, line));
+    }
+
+    #[test]
+    fn what_attributes_ask_has_a_line() {
+        let start = Instant::now();
+        let asked = |heads, at| {
+            let mut look = look(1, 1, 1, at);
+            look.numbers.names.attribute_heads = heads;
+            look
+        };
+        let lines = |look, before| table(&[look], &before, &[], &[], None);
+        assert_eq!(lines(asked(0, start), HashMap::new()).len(), 2);
+        let first = asked(100, start);
+        let line = "attributes: s3://b on /mnt: 400 HEADs for modes, owners, times and links, 300/s";
+        let shown = lines(asked(400, start + Duration::from_secs(1)), HashMap::from([(7, first)]));
+        assert_eq!(shown[2], line);
     }
 
     #[test]

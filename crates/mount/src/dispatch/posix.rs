@@ -6,7 +6,7 @@ use flatout_tree::{Files, FsError, XattrNeeds};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use super::Dispatcher;
+use super::{Dispatcher, made_already};
 use crate::reply;
 use crate::request::{FuseOperation, FuseRequest};
 use crate::timings::Timed;
@@ -23,13 +23,8 @@ impl<F: Files> Dispatcher<F> {
                 let (again, caller) = (request.is_resent(), self.caller(request));
                 self.wait(request, move |own, reply| {
                     let began = Instant::now();
-                    let made = match own.files.make_link(node, &name, &target, caller) {
-                        // By the process before.
-                        Err(error) if again && error.errno == Errno::EXIST.raw_os_error() => {
-                            own.files.lookup(node, &name)
-                        }
-                        made => made,
-                    };
+                    let made = own.files.make_link(node, &name, &target, caller);
+                    let made = made_already(again, made, || own.files.lookup(node, &name));
                     let made = own.observer.answered(Timed::Change, began, made);
                     own.found(made, |body| reply.send(body), |errno| reply.fail(errno));
                 });

@@ -65,7 +65,8 @@ impl<S: ObjectStore> Changes<S> {
             (inode.kind, self.names.described_at(&table, node))
         };
         // What is done in a folder meanwhile is not in its way.
-        let _moving = (kind == FileKind::File).then(|| Moving::begin(&self.names, node));
+        let moving = (kind == FileKind::File).then(|| Moving::begin_alone(&self.names, node));
+        let _moving = moving.transpose()?;
         let location = location.ok_or_else(|| no_marker(libc::EOPNOTSUPP))?;
         let changed = |mut posix: Posix, change: &mut dyn FnMut(&mut Posix) -> Result<(), FsError>| {
             change(&mut posix)?;
@@ -83,7 +84,9 @@ impl<S: ObjectStore> Changes<S> {
         self.names.learn_posix(&[node])?;
         let (etag, posix) = {
             let table = self.names.table();
-            let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
+            // Its name is another file's by now.
+            let inode = table.get(node).filter(|inode| !inode.is_replaced());
+            let inode = inode.ok_or_else(|| FsError::of(libc::ESTALE))?;
             // Another client has replaced it since: what it says now is not known.
             let posix = self.names.posix(&table, node).ok_or_else(|| FsError::of(libc::ESTALE))?;
             let mut posix = (*posix).clone();
@@ -117,12 +120,12 @@ impl<S: ObjectStore> Changes<S> {
     }
 
     fn keep(&self, node: u64, kind: FileKind, posix: Posix, stored: &Stored) {
-        let fact = self.writers.fact(stored);
+        let (fact, posix) = (self.writers.fact(stored), Arc::new(posix));
         let mut table = self.names.table();
-        if kind == FileKind::File {
-            table.rewrite(node, fact.clone());
+        match kind {
+            FileKind::File => table.rewrite_described(node, fact, Some(posix)),
+            FileKind::Folder => table.set_posix(node, posix, &fact, fact.asked_ms),
         }
-        table.set_posix(node, Arc::new(posix), &fact, fact.asked_ms);
     }
 
     /// Makes a symbolic link, and counts one lookup of its inode.
@@ -159,8 +162,7 @@ impl<S: ObjectStore> Changes<S> {
         let fact = self.writers.fact(&stored);
         let mut table = self.names.table();
         let ino = table.keep(parent, name, FileKind::File, fact.clone());
-        table.rewrite(ino, fact.clone());
-        table.set_posix(ino, Arc::new(posix), &fact, fact.asked_ms);
+        table.rewrite_described(ino, fact.clone(), Some(Arc::new(posix)));
         self.names.looked_up(&mut table, parent, name, NameStatus::Present(FileKind::File, fact))
     }
 
@@ -179,7 +181,9 @@ impl<S: ObjectStore> Changes<S> {
         let bytes = version.size as usize;
         let mut target = read_now(&self.names.store.content(version)?, 0, bytes)?;
         // s3fs ends some of them with a line's end.
-        target.truncate(target.trim_ascii_end().len());
+        if target.last() == Some(&b'\n') {
+            target.pop();
+        }
         Ok(target)
     }
 

@@ -176,6 +176,11 @@ impl InodeTable {
         self.moving.iter().any(|&moving| self.is_within(ino, moving))
     }
 
+    /// Whether something below a folder is.
+    pub(crate) fn is_moving_below(&self, folder: u64) -> bool {
+        self.moving.iter().any(|&moving| moving != folder && self.is_below(moving, folder))
+    }
+
     /// Nothing that is known of the keys below a folder is true any more: they have other names now.
     pub(crate) fn outdate_below(&mut self, folder: u64, now_ms: u64) {
         let inside: Vec<u64> =

@@ -378,7 +378,7 @@ mod tests {
         let staging = StagingFolder::open(folder.path(), ("a", "b"), None, tell).unwrap();
         let mut file = staging.file(0).unwrap();
         let location = Location::parse("s3://bucket/key").unwrap();
-        let record = || Record::new(location.clone(), Base::New(None));
+        let record = || Record::new(location.clone(), Base::New(None), None);
         let text = |file: &StagedFile| fs::read_to_string(file.path().with_extension("record")).unwrap();
         file.write(5, b"x").unwrap();
         file.record(record(), false).unwrap();

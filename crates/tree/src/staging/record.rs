@@ -12,18 +12,24 @@
 //! changed  START END              once for each range
 //! attempt  END TOKEN              an upload whose end is not known, as of `Attempt`
 //! since    START END              once for each range that was changed since
+//! posix                           its attributes are known: what its object is to be described by
+//! type     TEXT                   its type
+//! meta     NAME VALUE             once for each name of its metadata
 //! end
 //! ```
 
 use std::fmt::Write;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use flatout_engine::Object;
 use flatout_policy::ranges::RangeSet;
 use flatout_wire::location::Location;
 
 use super::Attempt;
+use crate::attributes::FileKind;
+use crate::posix::Posix;
 
 const FIRST_LINE: &str = "flatout staged 1";
 
@@ -37,6 +43,8 @@ pub(crate) struct Record {
     pub(crate) base_end: u64,
     pub(crate) changed: Vec<Range<u64>>,
     pub(crate) attempt: Option<Attempt>,
+    /// Where its attributes are kept in metadata, and known.
+    pub(crate) posix: Option<Arc<Posix>>,
     /// It is of no use after another boot: then the bytes may not be on the disk.
     pub(crate) boot: Option<String>,
 }
@@ -59,8 +67,9 @@ pub(crate) struct KnownVersion {
 }
 
 impl Record {
-    pub(crate) fn new(location: Location, base: Base) -> Record {
-        Record { location, base, size: 0, base_end: 0, changed: Vec::new(), attempt: None, boot: None }
+    pub(crate) fn new(location: Location, base: Base, posix: Option<Arc<Posix>>) -> Record {
+        let (changed, attempt, boot) = (Vec::new(), None, None);
+        Record { location, base, size: 0, base_end: 0, changed, attempt, posix, boot }
     }
 
     /// # Errors
@@ -100,6 +109,16 @@ impl Record {
                 let _ = writeln!(text, "since {} {}", range.start, range.end);
             }
         }
+        if let Some(posix) = &self.posix {
+            let options = posix.options(FileKind::File);
+            let _ = writeln!(text, "posix");
+            if let Some(type_) = &options.content_type {
+                let _ = writeln!(text, "type {type_}");
+            }
+            for (name, value) in &options.metadata {
+                let _ = writeln!(text, "meta {name} {value}");
+            }
+        }
         text.push_str("end\n");
         Ok(text)
     }
@@ -112,6 +131,7 @@ impl Record {
         }
         let (mut boot, mut location, mut base, mut size) = (None, None, None, None);
         let (mut changed, mut attempt) = (Vec::new(), None::<Attempt>);
+        let (mut metadata, mut content_type) = (None::<Vec<(String, String)>>, None);
         let two = |rest: &str| {
             let (first, second) = rest.split_once(' ')?;
             Some((first.parse::<u64>().ok()?, second.parse::<u64>().ok()?))
@@ -140,11 +160,18 @@ impl Record {
                     attempt = Some(Attempt { token, end, changed: RangeSet::default() });
                 }
                 "since" => attempt.as_mut()?.changed.add(&range(rest)?),
+                "posix" => metadata = Some(Vec::new()),
+                "type" => content_type = Some(rest.to_owned()),
+                "meta" => {
+                    let (name, value) = rest.split_once(' ')?;
+                    metadata.as_mut()?.push((name.to_owned(), value.to_owned()));
+                }
                 _ => return None,
             }
         }
         let (size, base_end) = size?;
-        Some(Record { location: location?, base: base?, size, base_end, changed, attempt, boot })
+        let posix = metadata.map(|metadata| Arc::new(Posix::read(&metadata, content_type.as_deref())));
+        Some(Record { location: location?, base: base?, size, base_end, changed, attempt, posix, boot })
     }
 
     /// Whether what it says is still so: the disk may have lost what was not synchronized.
@@ -202,7 +229,7 @@ mod tests {
         ];
         for base in bases {
             let location = Location::parse("s3://bucket/a key/with spaces").unwrap();
-            let mut record = Record::new(location, base);
+            let mut record = Record::new(location, base, None);
             (record.size, record.base_end, record.changed) = (9, 7, vec![0..1, 5..9]);
             let mut changed = RangeSet::default();
             changed.add(&(2..4));
@@ -215,20 +242,32 @@ mod tests {
                 let other = text.replace(&format!("boot {}", boot()), "boot of-another-time");
                 assert!(!Record::parse(&other).unwrap().holds());
             }
+            let posix = Posix {
+                mode: Some(0o640),
+                is_link: true,
+                xattrs: [("user.a b".to_owned(), b"1\n2".to_vec())].into(),
+                content_type: Some("text/plain; charset=utf-8".to_owned()),
+                others: vec![("empty".to_owned(), String::new())],
+                ..Posix::default()
+            };
+            for posix in [Posix::default(), posix] {
+                record.posix = Some(Arc::new(posix));
+                assert_eq!(Record::parse(&record.text(true).unwrap()), Some(record.clone()));
+            }
         }
     }
 
     #[test]
     fn what_is_not_whole_is_none() {
         let location = Location::parse("s3://bucket/key").unwrap();
-        let text = Record::new(location, Base::New(None)).text(true).unwrap();
+        let text = Record::new(location, Base::New(None), None).text(true).unwrap();
         for length in 0..text.len() {
             assert_eq!(Record::parse(&text[..length]), None, "{length}");
         }
         assert_eq!(Record::parse(&text.replace("size 0 0", "size x 0")), None);
         assert_eq!(Record::parse(&text.replace("size 0 0", "size 0 0\nsince 1 2")), None);
         assert_eq!(Record::parse(&text.replace("staged 1", "staged 2")), None);
-        let odd = Location::parse("s3://bucket/a\nb").map(|at| Record::new(at, Base::New(None)));
+        let odd = Location::parse("s3://bucket/a\nb").map(|at| Record::new(at, Base::New(None), None));
         assert!(odd.is_err() || odd.unwrap().text(true).is_err());
     }
 }

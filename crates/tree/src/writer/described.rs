@@ -14,19 +14,30 @@ use crate::write_errors::not_published;
 impl<S: ObjectStore> Work<S> {
     /// With what the next version is made.
     pub(super) fn begin_described(&mut self) -> ObjectOptions {
-        if self.is_dirty && self.shown.learned().is_some_and(|learned| self.shown.posix() == Some(learned)) {
-            // What the process before has written is newer than times that were set.
-            self.shown.forget_times();
-        }
         self.shown.forget_learned();
         self.described = self.shown.posix();
-        let options = |posix: &Arc<Posix>| posix.options(FileKind::File);
-        self.described.as_ref().map_or_else(ObjectOptions::default, options)
+        Posix::options_of(self.described.as_ref(), FileKind::File)
+    }
+
+    /// What the published version is described by; `None` where that is not known.
+    pub(crate) fn description(&self) -> Option<Arc<Posix>> {
+        self.described.clone().or_else(|| self.shown.learned())
     }
 
     /// Whether something was set since.
     pub(super) fn is_described_otherwise(&self) -> bool {
-        self.shown.posix() != self.described.clone().or_else(|| self.shown.learned())
+        self.shown.posix() != self.description()
+    }
+
+    /// What is to be described later is kept as what is to be published is.
+    pub(crate) fn keep_description(&mut self) {
+        if !self.is_kept_unsent {
+            self.keep();
+        }
+        if self.is_recorded() {
+            // Where that fails, the next mount describes it as before.
+            let _ = self.record(true);
+        }
     }
 
     /// The change that was to be made now has failed, and that is told.

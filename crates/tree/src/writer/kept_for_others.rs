@@ -56,7 +56,10 @@ impl<S: ObjectStore> Work<S> {
             Some(Published { object, modified_s, .. }) => {
                 KeptWriter::Published(KeptVersion::of_object(object, *modified_s))
             }
-            None => KeptWriter::New { exclusive: self.condition == Condition::Absent },
+            None => {
+                let exclusive = self.condition == Condition::Absent;
+                KeptWriter::New { exclusive, posix: self.shown.posix() }
+            }
         };
         self.is_kept_unsent = false;
         self.kept.kept.writer(self.kept.ino, &writer);

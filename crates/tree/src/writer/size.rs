@@ -1,6 +1,6 @@
 //! The size of a file while it is written.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::posix::Posix;
@@ -14,6 +14,8 @@ pub(crate) struct WrittenSize {
     posix: Mutex<Option<Arc<Posix>>>,
     /// Of a file that another process has left: what its object says.
     learned: Mutex<Option<Arc<Posix>>>,
+    /// Its content is newer than that of the object: times that were set of that are over.
+    is_newer: AtomicBool,
 }
 
 impl WrittenSize {
@@ -23,6 +25,7 @@ impl WrittenSize {
             modified_s: modified_s.into(),
             posix: Mutex::new(posix),
             learned: Mutex::default(),
+            is_newer: AtomicBool::new(false),
         }
     }
 
@@ -38,9 +41,13 @@ impl WrittenSize {
     pub(crate) fn learn_posix(&self, posix: Posix) {
         let mut shown = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.is_none() {
-            let learned = Some(Arc::new(posix));
-            shown.clone_from(&learned);
-            *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = learned;
+            let learned = Arc::new(posix);
+            let mut known = learned.clone();
+            if self.is_newer.load(Ordering::Acquire) {
+                Arc::make_mut(&mut known).on_written();
+            }
+            *shown = Some(known);
+            *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned);
         }
     }
 
@@ -52,7 +59,9 @@ impl WrittenSize {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub(super) fn forget_times(&self) {
+    /// Times that were set of the version before are over, also those that are not known yet.
+    pub(crate) fn forget_times(&self) {
+        self.is_newer.store(true, Ordering::Release);
         let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = posix.as_mut().filter(|posix| posix.has_times()) {
             Arc::make_mut(known).on_written();

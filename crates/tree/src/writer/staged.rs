@@ -42,11 +42,15 @@ impl<S: ObjectStore> FileWriter<S> {
         let size = file.size();
         let content = Content::Staged(Box::new(file));
         let to = (record.location, condition);
-        let writer = FileWriter::of(store, buffers, to, published, content, (kept, None));
+        let writer = FileWriter::of(store, buffers, to, published, content, (kept, record.posix.clone()));
+        if record.posix.is_none() {
+            writer.size.forget_times();
+        }
         {
             let mut work = writer.work();
             (work.is_dirty, work.is_late, work.is_at_origin) = (true, true, true);
             work.replaces = replaces;
+            work.described = None;
             work.keep_unsent();
         }
         // It was asked to be published: nobody who opens it and is killed takes that back.
@@ -92,16 +96,16 @@ impl<S: ObjectStore> FileWriter<S> {
     /// `EOPNOTSUPP` without staging; `ENOSPC`; what the upload failed with.
     pub(crate) fn set_len(
         &self,
+        work: &mut Work<S>,
         size: u64,
         on_published: impl FnOnce(&Work<S>, &Stored),
     ) -> Result<(), FsError> {
-        let mut work = self.work();
         if let Some(failure) = &work.failure {
             return Err(failure.clone());
         }
-        let staged = self.stage(&mut work, |work| cannot_cut(&work.location, self.size.end(), size));
+        let staged = self.stage(work, |work| cannot_cut(&work.location, self.size.end(), size));
         if let Some(stored) = work.untold.take() {
-            on_published(&work, &stored);
+            on_published(work, &stored);
         }
         staged?;
         work.keep_unsent();
@@ -206,7 +210,7 @@ impl<S: ObjectStore> Work<S> {
 
     /// What is staged is not published now; nothing is lost by that.
     pub(crate) fn put_off(&mut self, error: FsError) -> FsError {
-        if self.is_staged() {
+        if self.may_be_retried() {
             self.is_late = true;
             // Also from a loss of power, before anybody hears of it. Where that fails, it is in this process,
             // which goes on trying.
@@ -239,7 +243,7 @@ impl<S: ObjectStore> Work<S> {
         }
     }
 
-    fn record(&mut self, synced: bool) -> Result<(), FsError> {
+    pub(super) fn record(&mut self, synced: bool) -> Result<(), FsError> {
         let version = |object: &Object, modified_s| KnownVersion {
             size: object.size,
             modified_s,
@@ -254,7 +258,7 @@ impl<S: ObjectStore> Work<S> {
             }
             (None, None) => Base::New(None),
         };
-        let record = Record::new(self.location.clone(), base);
+        let record = Record::new(self.location.clone(), base, self.shown.posix());
         let Content::Staged(staged) = &mut self.content else { return Ok(()) };
         staged.record(record, synced)?;
         // It was asked to be published: a killed writer takes that back no more.

@@ -18,7 +18,7 @@ impl<S: ObjectStore> Writers<S> {
         let writer = self.of(ino)?;
         let mut work = writer.work();
         // It may have ended before the turn came.
-        self.of(ino).filter(|now| Arc::ptr_eq(now, &writer))?;
+        self.is_of(ino, &writer).then_some(())?;
         let mut described = || {
             let before = writer.size.posix().ok_or_else(|| FsError::of(libc::ESTALE))?;
             let mut posix = (*before).clone();
@@ -28,6 +28,7 @@ impl<S: ObjectStore> Writers<S> {
             }
             writer.size.set_posix(Arc::new(changed(posix)?));
             if waits {
+                work.keep_description();
                 return Ok(());
             }
             self.publish(ino, &mut work).inspect_err(|_| work.describe_as_before(before))

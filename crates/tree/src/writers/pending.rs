@@ -13,7 +13,7 @@ use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::staging::LeftFile;
 use crate::store::ObjectStore;
-use crate::writer::FileWriter;
+use crate::writer::{FileWriter, Work};
 
 /// How long the first wait is before it is tried again; each following one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -128,20 +128,27 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Cuts a file to a length, or makes it longer. One that nobody writes is published at once.
     pub(crate) fn set_len(&self, ino: u64, size: u64) -> Result<(), FsError> {
-        let cut = |writer: &FileWriter<S>| {
-            writer.set_len(size, |work, stored| self.on_published(ino, work, stored))
+        let cut = |writer: &FileWriter<S>, work: &mut Work<S>| {
+            // What is published by that keeps its attributes.
+            self.names.learn_posix(&[ino])?;
+            writer.set_len(work, size, |work, stored| self.on_published(ino, work, stored))
         };
         if let Some(writer) = self.of(ino) {
-            cut(&writer)?;
-            // One that waits to be published has no close that would.
-            return if self.is_pending(ino) { self.publish_pending(ino, &writer) } else { Ok(()) };
+            let mut work = writer.work();
+            // It may have ended before the turn came.
+            if self.is_of(ino, &writer) {
+                cut(&writer, &mut work)?;
+                drop(work);
+                // One that waits to be published has no close that would.
+                return if self.is_pending(ino) { self.publish_pending(ino, &writer) } else { Ok(()) };
+            }
         }
         let nobody = Caller { thread: 0, look: |_| Process::default(), uid: 0, gid: 0 };
         let mode = OpenMode { writes: true, ..OpenMode::default() };
         let handle = self.open_to_write(ino, mode, nobody)?.handle;
         let Some(file) = self.files.handles.remove(handle) else { return Err(FsError::of(libc::EIO)) };
         let done = match &file.written {
-            Some(written) => cut(&written.writer),
+            Some(written) => cut(&written.writer, &mut written.writer.work()),
             None => Err(FsError::of(libc::EIO)),
         };
         // The last handle publishes.

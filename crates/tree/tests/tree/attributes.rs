@@ -1,27 +1,28 @@
 //! Modes, owners, times, links and extended attributes in the metadata of objects, as s3fs keeps them.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flatout_engine::ErrorKind;
 use flatout_tree::{
-    AttributeChanges, AttributeKeeping, Attributes, Caller, Config, Files, OpenMode, Process, Time,
-    TimeChange, TreeOf, XattrNeeds,
+    AttributeChanges, AttributeKeeping, Attributes, Caller, Config, Files, NOT_LOOKED_UP, OpenMode, Process,
+    Time, TimeChange, TreeOf, XattrNeeds,
 };
 
 use crate::memory::Memory;
 use crate::writes::{closed, open, to_write, write};
 use crate::{ROOT, find, ino, minute, nobody};
 
-fn kept() -> Config {
+pub fn kept() -> Config {
     Config { attributes: AttributeKeeping::Metadata, ..minute() }
 }
 
-fn user() -> Caller {
+pub fn user() -> Caller {
     Caller { thread: 0, look: |_| Process::default(), uid: 1000, gid: 100 }
 }
 
-fn os(name: &str) -> &OsStr {
+pub fn os(name: &str) -> &OsStr {
     OsStr::new(name)
 }
 
@@ -32,7 +33,7 @@ fn create(tree: &TreeOf<Memory>, name: &str, permissions: u32) -> u64 {
     opened.handle
 }
 
-fn shown(tree: &TreeOf<Memory>, path: &str) -> Attributes {
+pub fn shown(tree: &TreeOf<Memory>, path: &str) -> Attributes {
     find(tree, path).unwrap().attributes
 }
 
@@ -40,24 +41,24 @@ fn owned(of: &Attributes) -> (u32, u32, u32) {
     (of.mode, of.uid, of.gid)
 }
 
-fn metadata(memory: &Memory, key: &str) -> Vec<(String, String)> {
+pub fn metadata(memory: &Memory, key: &str) -> Vec<(String, String)> {
     let all = memory.object(key).unwrap().metadata;
     all.into_iter().filter(|(name, _)| name != "ctime").collect()
 }
 
-fn rows(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn rows(rows: &[(&str, &str)]) -> Vec<(String, String)> {
     rows.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn change(tree: &TreeOf<Memory>, path: &str, changes: AttributeChanges) -> Result<(), i32> {
+pub fn change(tree: &TreeOf<Memory>, path: &str, changes: AttributeChanges) -> Result<(), i32> {
     tree.change_attributes(ino(tree, path), changes).map(drop).map_err(|error| error.errno)
 }
 
-fn mode(mode: u32) -> AttributeChanges {
+pub fn mode(mode: u32) -> AttributeChanges {
     AttributeChanges { mode: Some(mode), ..AttributeChanges::default() }
 }
 
-fn modified(s: i64, ns: u32) -> AttributeChanges {
+pub fn modified(s: i64, ns: u32) -> AttributeChanges {
     AttributeChanges { time: TimeChange::To(Time { s, ns }), ..AttributeChanges::default() }
 }
 
@@ -157,6 +158,8 @@ fn symbolic_links_are_objects() {
     other.remove_file(ROOT, os("moved")).unwrap();
     assert_eq!(memory.objects().len(), 0);
     let without = memory.tree(minute());
+    let spaces = tree.make_link(ROOT, os("spaces"), os(" a "), user()).unwrap();
+    assert_eq!(tree.read_link(spaces.id).unwrap(), b" a ");
     let refused = without.make_link(ROOT, os("link"), os("x"), nobody()).map(drop);
     assert_eq!(refused.map_err(|error| error.errno), Err(libc::EOPNOTSUPP));
 }
@@ -253,6 +256,110 @@ fn what_cannot_be_asked_for_is_not_made_up() {
     assert!(crate::names(&tree, ROOT).contains(&"f".to_owned()));
     memory.refuse(ErrorKind::Denied);
     assert_eq!(find(&tree, "f").map(drop), Err(libc::EACCES));
+    // Its name is told all the same, and whoever looks at it is told why not.
+    let folder = tree.open_folder(ROOT).unwrap();
+    let list = || {
+        let mut entries = Vec::new();
+        let read = tree.read_folder(folder, 2, true, &mut |entry| {
+            entries.push((entry.name.to_owned(), entry.node.id == NOT_LOOKED_UP));
+            true
+        });
+        read.map(|()| entries).map_err(|error| error.errno)
+    };
+    assert_eq!(list(), Ok(vec![("f".into(), true)]));
+    memory.refuse(ErrorKind::Network);
+    assert_eq!(list(), Err(libc::EIO));
     memory.refuse(None);
+    assert_eq!(list(), Ok(vec![("f".into(), false)]));
     find(&tree, "f").unwrap();
+}
+
+/// A listing tells of a newer version than the one whose metadata is known.
+#[test]
+fn modes_of_the_version_before_are_not_taken_for_those_of_the_next() {
+    let memory = Memory::new();
+    memory.put("d/f", "content");
+    let (tree, other) = (memory.tree(kept()), memory.tree(kept()));
+    change(&other, "d/f", mode(0o600)).unwrap();
+    assert_eq!(shown(&tree, "d/f").mode, 0o600);
+    let (folder, node) = (ino(&tree, "d"), ino(&tree, "d/f"));
+    for (at, bits) in [(1, 0o640), (2, 0o644)] {
+        change(&other, "d/f", mode(bits)).unwrap();
+        memory.0.clock_ms.fetch_add(61_000, Relaxed);
+        assert_eq!(crate::names(&tree, folder), ["f"]);
+        let known = match at {
+            1 => tree.lookup_known(folder, os("f")),
+            _ => tree.attributes_known(node),
+        };
+        assert!(known.is_none(), "{known:?}");
+        assert_eq!(tree.attributes(node).unwrap().attributes.mode, bits);
+        let known = tree.lookup_known(folder, os("f")).unwrap().unwrap();
+        assert_eq!(known.attributes.mode, bits);
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_lends_nothing_to_the_next_of_its_name() {
+    let memory = Memory::new();
+    memory.put("f", "");
+    let tree = memory.tree(kept());
+    let node = ino(&tree, "f");
+    tree.remove_file(ROOT, os("f")).unwrap();
+    memory.put("f", "");
+    memory.0.clock_ms.fetch_add(61_000, Relaxed);
+    assert_ne!(ino(&tree, "f"), node);
+    let set = tree.set_xattr(node, os("user.a"), Some(b"1"), XattrNeeds::Nothing);
+    assert_eq!(set.map_err(|error| error.errno), Err(libc::ESTALE));
+    assert_eq!(metadata(&memory, "f"), []);
+}
+
+#[test]
+fn what_is_cut_to_nothing_has_the_time_of_that() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let tree = memory.tree(kept());
+    change(&tree, "f", mode(0o600)).unwrap();
+    change(&tree, "f", modified(1_000_000_000, 0)).unwrap();
+    let handle = open(&tree, "f", OpenMode { truncates: true, ..to_write() }).unwrap().handle;
+    closed(&tree, handle).unwrap();
+    assert!(shown(&tree, "f").modified_s > 1_000_000_000);
+    assert_eq!(metadata(&memory, "f"), rows(&[("mode", "33152")]));
+}
+
+#[test]
+fn a_folder_is_not_renamed_while_attributes_in_it_change() {
+    let memory = Memory::new();
+    memory.put("d/f", "content");
+    let tree = Arc::new(memory.tree(kept()));
+    let node = ino(&tree, "d/f");
+    memory.shut();
+    let changing = {
+        let tree = tree.clone();
+        std::thread::spawn(move || tree.change_attributes(node, mode(0o600)).map(drop))
+    };
+    memory.wait_for(1);
+    let renamed = tree.rename((ROOT, os("d")), (ROOT, os("e")), false);
+    memory.open();
+    assert_eq!(renamed.map_err(|error| error.errno), Err(libc::EBUSY));
+    changing.join().unwrap().unwrap();
+    assert_eq!(metadata(&memory, "d/f")[0], ("mode".to_owned(), "33152".to_owned()));
+    // Not EBUSY: it is moved file by file.
+    let renamed = tree.rename((ROOT, os("d")), (ROOT, os("e")), false);
+    assert_eq!(renamed.map_err(|error| error.errno), Err(libc::EXDEV));
+}
+
+/// The object is there, and what was set since its upload began could not be told it.
+#[test]
+fn a_mode_that_was_refused_is_not_shown_as_set() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let handle = create(&tree, "f", 0o640);
+    for at in 0..3 {
+        write(&tree, handle, at << 20, &[7; 1 << 20]).unwrap();
+    }
+    change(&tree, "f", mode(0o600)).unwrap();
+    memory.0.refuses_descriptions.store(true, Relaxed);
+    assert_eq!(closed(&tree, handle), Err(libc::EIO));
+    assert_eq!(shown(&tree, "f").mode, 0o640);
+    assert_eq!(memory.object("f").unwrap().bytes.len(), 3 << 20);
 }

@@ -17,12 +17,13 @@ use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot, WriteMoment};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredObject {
     pub bytes: Vec<u8>,
     pub etag: String,
     pub modified_s: u64,
     pub metadata: Vec<(String, String)>,
+    pub content_type: Option<String>,
 }
 
 type Keys = BTreeMap<String, StoredObject>;
@@ -63,6 +64,7 @@ pub struct Inner {
     pub room: Mutex<Option<usize>>,
     pub reads: AtomicU64,
     /// Reads have found their bytes, and wait.
+    pub refuses_descriptions: AtomicBool,
     holds_reads: AtomicBool,
     reads_waiting: AtomicUsize,
     /// What every request is answered with.
@@ -118,6 +120,7 @@ impl Memory {
             appends: AtomicU64::new(0),
             room: Mutex::default(),
             reads: AtomicU64::new(0),
+            refuses_descriptions: AtomicBool::new(false),
             holds_reads: AtomicBool::new(false),
             reads_waiting: AtomicUsize::new(0),
             refuses: Mutex::default(),
@@ -159,7 +162,7 @@ impl Memory {
     fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> StoredObject {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
         let etag = format!("\"{number:032x}\"");
-        let object = StoredObject { bytes, etag, modified_s, metadata: Vec::new() };
+        let object = StoredObject { bytes, etag, modified_s, ..StoredObject::default() };
         self.0.appendable.lock().unwrap().remove(key);
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
@@ -291,9 +294,10 @@ impl Memory {
         if self.0.has_no_times.load(Ordering::Relaxed) { 0 } else { object.modified_s }
     }
 
-    fn describe_as(&self, bucket: &str, key: &str, as_: &ObjectOptions) {
+    pub fn describe_as(&self, bucket: &str, key: &str, as_: &ObjectOptions) {
         if let Some(object) = self.keys(bucket).get_mut(key) {
             object.metadata = as_.metadata.clone();
+            object.content_type = as_.content_type.clone();
         }
     }
 
@@ -370,12 +374,20 @@ impl ObjectStore for Memory {
     fn describe(&self, object: &Location, etag: Option<&str>, as_: &ObjectOptions) -> Result<Stored, Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         self.pass()?;
+        if self.0.refuses_descriptions.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Network, "as the test says"));
+        }
         let (bucket, key) = object.in_bucket().unwrap();
         let there = self.keys(bucket).get(key).cloned().ok_or_else(|| no_such("key"))?;
         if etag.is_some() && self.shown_etag(&there).as_deref() != etag {
             return Err(Error::new(ErrorKind::Changed, "another version"));
         }
-        let object = self.put_in(bucket, key, there.bytes);
+        let mut object = self.put_in(bucket, key, there.bytes);
+        // The same bytes: S3 calls them the same version.
+        object.etag = there.etag;
+        if let Some(kept) = self.keys(bucket).get_mut(key) {
+            kept.etag.clone_from(&object.etag);
+        }
         self.describe_as(bucket, key, as_);
         Ok(self.stored(&object))
     }
@@ -529,7 +541,7 @@ impl ObjectStore for Memory {
             checksums: Vec::new(),
             is_appendable: self.0.appendable.lock().unwrap().contains(key),
             metadata: object.metadata.clone(),
-            content_type: None,
+            content_type: object.content_type.clone(),
         })
     }
 

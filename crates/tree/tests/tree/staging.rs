@@ -7,9 +7,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 
 use flatout_engine::ErrorKind;
-use flatout_tree::{AttributeChanges, Caller, Config, Files, OpenMode, Process, StagingFolder, Tell, TreeOf};
+use flatout_tree::{
+    AttributeChanges, AttributeKeeping, Caller, Config, Files, OpenMode, Process, StagingFolder, Tell, TreeOf,
+};
+use flatout_wire::object_options::ObjectOptions;
 use tempfile::TempDir;
 
+use crate::attributes::{change, metadata, mode, modified, rows, user};
 use crate::memory::Memory;
 use crate::writes::{closed, create, open, read, to_write, write};
 use crate::{ROOT, ino, minute, names, nobody};
@@ -599,4 +603,54 @@ fn a_record_of_another_boot_is_believed_only_if_it_was_synchronized() {
     assert_eq!(tree.pending(), []);
     assert_eq!(memory.object("f").unwrap().bytes, pattern(100));
     assert_eq!(files_below(folder.path()), ["lock"], "nothing is left for ever");
+}
+
+/// What it is to be described by is on the disk beside it, for whoever uploads it.
+#[test]
+fn what_is_left_keeps_its_attributes() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("old", pattern(1000));
+    let described = rows(&[("mode", "33152"), ("uid", "7"), ("gid", "8"), ("mtime", "1000000000")]);
+    memory.describe_as("bucket", "old", &ObjectOptions { metadata: described, ..ObjectOptions::default() });
+    {
+        let tree = memory.tree(Config { attributes: AttributeKeeping::Metadata, ..with(folder.path()) });
+        let mode_of = OpenMode { permissions: 0o640, ..to_read_and_write() };
+        let new = tree.create(ROOT, OsStr::new("new"), false, mode_of, user()).unwrap().1.handle;
+        write(&tree, new, 5, b"tail").unwrap();
+        let old = open(&tree, "old", to_read_and_write()).unwrap().handle;
+        write(&tree, old, 5, b"new").unwrap();
+        memory.refuse(ErrorKind::Network);
+        tree.sync(new).unwrap_err();
+        tree.sync(old).unwrap_err();
+        // Later than it is noted.
+        change(&tree, "new", mode(0o600)).unwrap();
+        change(&tree, "new", modified(1_234_567_890, 0)).unwrap();
+    }
+    memory.refuse(None);
+    let tree = memory.tree(with(folder.path()));
+    assert_eq!(failed(&tree), 0);
+    let new = rows(&[("mode", "33152"), ("uid", "1000"), ("gid", "100"), ("mtime", "1234567890")]);
+    assert_eq!(metadata_of(&memory, "new"), new);
+    // Its content is newer than the time that was set.
+    assert_eq!(metadata_of(&memory, "old"), rows(&[("mode", "33152"), ("uid", "7"), ("gid", "8")]));
+    // A mount that keeps none has noted none: they are asked for.
+    {
+        let tree = memory.tree(with(folder.path()));
+        let old = open(&tree, "old", to_read_and_write()).unwrap().handle;
+        write(&tree, old, 50, b"newer").unwrap();
+        memory.refuse(ErrorKind::Network);
+        tree.sync(old).unwrap_err();
+    }
+    memory.refuse(None);
+    let tree = memory.tree(Config { attributes: AttributeKeeping::Metadata, ..with(folder.path()) });
+    assert_eq!(failed(&tree), 0);
+    assert_eq!(memory.object("old").unwrap().bytes[50..55], *b"newer");
+    assert_eq!(metadata_of(&memory, "old"), rows(&[("mode", "33152"), ("uid", "7"), ("gid", "8")]));
+}
+
+/// But for what says which upload it was.
+fn metadata_of(memory: &Memory, key: &str) -> Vec<(String, String)> {
+    let mut all = metadata(memory, key);
+    all.retain(|(name, _)| name != "flatout-staged");
+    all
 }

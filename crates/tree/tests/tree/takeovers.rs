@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use flatout_tree::{Config, Files, OpenMode, SharedTable, TreeOf};
 
 use crate::memory::Memory;
-use crate::writes::{closed, create, open, read, write};
-use crate::{ROOT, find, ino, minute, names, nobody};
+use crate::writes::{closed, create, open, read, to_write, write};
+use crate::{ROOT, attributes, find, ino, minute, names, nobody};
 
 type Rows = BTreeMap<(u8, u64), Vec<u8>>;
 
@@ -354,4 +354,34 @@ fn without_what_was_kept_nothing_is_taken_over() {
     }
     let (store, root) = (Arc::new(Memory::new()), crate::memory::root(""));
     assert!(TreeOf::take_over(store, root, minute(), Arc::new(Full)).is_none());
+}
+
+/// Nobody has looked at the file between the two processes.
+#[test]
+fn what_goes_on_keeps_its_attributes() {
+    let memory = Memory::new();
+    let process = Process::new(&memory, attributes::kept());
+    let create = |name: &str| {
+        let mode = OpenMode { permissions: 0o640, ..to_write() };
+        let made = process.tree.create(ROOT, OsStr::new(name), false, mode, attributes::user());
+        process.kept(made.unwrap().1.handle, 2)
+    };
+    let (long, new) = (create("long"), create("new"));
+    for at in 0..2 {
+        write(&process.tree, long, at << 20, &[7; 1 << 20]).unwrap();
+    }
+    process.tree.sync(long).unwrap();
+    attributes::change(&process.tree, "new", attributes::mode(0o600)).unwrap();
+    let process = process.dies();
+    for at in 2..5 {
+        write(&process.tree, long, at << 20, &[7; 1 << 20]).unwrap();
+    }
+    closed(&process.tree, long).unwrap();
+    write(&process.tree, new, 0, b"new").unwrap();
+    closed(&process.tree, new).unwrap();
+    let described = |mode| attributes::rows(&[("mode", mode), ("uid", "1000"), ("gid", "100")]);
+    assert_eq!(memory.object("long").unwrap().bytes.len(), 5 << 20);
+    assert_eq!(attributes::metadata(&memory, "long"), described("33184"));
+    assert_eq!(attributes::metadata(&memory, "new"), described("33152"));
+    assert_eq!(attributes::shown(&process.tree, "long").mode, 0o640);
 }

@@ -18,7 +18,9 @@ use crate::hint;
 /// # Errors
 /// There is no folder, the origin's refusal of the root, or a signal.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
-    let command = MountCommand::of_standing(args)?;
+    let mut command = MountCommand::of_standing(args)?;
+    // Those that the mount may have kept are not lost by a command line that does not name them.
+    command.plan.settings.mount.attributes = "metadata".to_owned();
     let source = command.plan.source.to_string();
     let Some(folder) = command.plan.settings.mount.staging.clone() else {
         return Err(Failure::usage("mount: --recover has no folder to look in")

@@ -76,7 +76,8 @@ fn programs_copy_all_of_it() {
         let again = run(Command::new("rsync")
             .args(["-aXn", "--itemize-changes"])
             .arg(format!("{}/", local.display()))
-            .arg(format!("{}/", place.at("copy").display())));
+            .arg(format!("{}/", place.at("copy").display())))
+        .clean();
         assert_eq!(again.text(), "", "{copy}: nothing is left to be copied");
         script(&place, "rm -r copy");
     }
