@@ -1,7 +1,5 @@
-//! Options of other mounts: what each means here, or why it means nothing. The tables are in `ossfs.rs` and
-//! `libfuse.rs`; docs/from-ossfs.md and docs/from-libfuse.md are generated from them.
-
-use crate::{libfuse, ossfs};
+//! Options of other mounts: what each may mean here, and how values are read. The tables of them are in
+//! `ossfs.rs`, `ossfs1.rs` and `libfuse.rs`.
 
 /// An option of another mount.
 #[derive(Debug)]
@@ -34,6 +32,8 @@ pub enum OptionMeaning {
     Is(&'static [&'static str], &'static str),
     /// Has no effect, which one line says; why.
     Idle(&'static str),
+    /// 0 sets this knob to this value; any other number has no effect, why.
+    ZeroSets(&'static str, &'static str, &'static str),
     /// Is refused; why.
     Refused(&'static str),
 }
@@ -43,8 +43,12 @@ pub enum OptionMeaning {
 pub enum ValueUnit {
     /// Seconds, perhaps with a fraction.
     Seconds,
+    /// Whole seconds; -1 is for ever.
+    SecondsOrEver,
     /// Bytes; 0 is `auto`.
     Bytes,
+    /// Units of 1 MiB, which s3fs and ossfs 1.0 call MB.
+    Mebibytes,
     Milliseconds,
     /// The knob's own form.
     Same,
@@ -60,17 +64,6 @@ pub const fn row(name: &'static str, default: &'static str, meaning: OptionMeani
     ForeignOption { name, default, meaning }
 }
 
-/// The option of that name, with dashes or underscores. If several mounts have it, it means the same.
-pub fn row_of(name: &str) -> Option<&'static ForeignOption> {
-    let bare = |name: &str| name.replace('-', "_");
-    rows().find(|row| bare(row.name) == bare(name))
-}
-
-/// The options of all tables.
-pub fn rows() -> impl Iterator<Item = &'static ForeignOption> {
-    ossfs::ROWS.iter().chain(libfuse::TABLES.iter().flat_map(|table| table.rows))
-}
-
 impl ValueUnit {
     /// Converts a value to the knob's own form; a list has several.
     ///
@@ -80,7 +73,9 @@ impl ValueUnit {
         let text = value.map(str::trim).filter(|value| !value.is_empty());
         let wanted = |what: &str| text.ok_or_else(|| format!("a value is missing: write {what}"));
         Ok(vec![match self {
-            ValueUnit::Seconds => seconds(wanted("seconds")?)? + "s",
+            ValueUnit::SecondsOrEver if text == Some("-1") => format!("{EVER_S}s"),
+            ValueUnit::Seconds | ValueUnit::SecondsOrEver => seconds(wanted("seconds")?)? + "s",
+            ValueUnit::Mebibytes => number(wanted("a number of MiB")?, "a number of MiB")? + "MiB",
             ValueUnit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
             ValueUnit::Bytes if text == Some("0") => "auto".to_owned(),
             ValueUnit::Bytes => wanted("bytes")?.to_owned(),
@@ -103,12 +98,15 @@ impl ValueUnit {
     }
 }
 
+/// The longest lifetime, a year.
+const EVER_S: &str = "31536000";
+
 /// Whole or decimal seconds: libfuse writes `1.0`.
 fn seconds(text: &str) -> Result<String, String> {
     match text {
         // mountpoint's words for its `metadata-ttl`.
         "minimal" => return Ok("0.1".to_owned()),
-        "indefinite" => return Ok("31536000".to_owned()),
+        "indefinite" => return Ok(EVER_S.to_owned()),
         _ => {}
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -146,6 +144,8 @@ pub fn described(meaning: OptionMeaning) -> String {
         OptionMeaning::Knob(knob, unit) => {
             let unit = match unit {
                 ValueUnit::Seconds => ", in seconds",
+                ValueUnit::SecondsOrEver => ", in seconds; -1 is a year",
+                ValueUnit::Mebibytes => ", in MiB",
                 ValueUnit::Milliseconds => ", in milliseconds",
                 ValueUnit::Bytes => ", in bytes; 0 is `auto`",
                 ValueUnit::PathStyle => ": `true` is `path`, `false` is `auto`",
@@ -162,6 +162,7 @@ pub fn described(meaning: OptionMeaning) -> String {
         OptionMeaning::MetricsPort => "`metrics=127.0.0.1:PORT`; 0 is none".into(),
         OptionMeaning::Is(values, why) => format!("is `{}`; else refused: {why}", values[0]),
         OptionMeaning::Idle(why) => format!("no effect: {why}"),
+        OptionMeaning::ZeroSets(knob, value, why) => format!("0 is `{knob}={value}`; else no effect: {why}"),
         OptionMeaning::Refused(why) => format!("refused: {why}"),
     }
 }

@@ -1,52 +1,6 @@
-//! The tables against our options, and how values are read.
+//! How values are read.
 
 use super::*;
-use crate::options::names;
-
-#[test]
-fn every_row_names_what_there_is() {
-    let all: Vec<&ForeignOption> = rows().collect();
-    for (at, row) in all.iter().enumerate() {
-        for earlier in all[..at].iter().filter(|earlier| earlier.name == row.name) {
-            assert_eq!(earlier.meaning, row.meaning, "{} has two meanings", row.name);
-        }
-        match row.meaning {
-            OptionMeaning::Knob(knob, _) | OptionMeaning::Sets(knob, _) | OptionMeaning::Mask(knob) => {
-                assert!(flatout_settings::knob(knob).is_some(), "{}: there is no {knob}", row.name);
-            }
-            OptionMeaning::Same(name) => assert!(names().any(|known| known == name), "{}: {name}", row.name),
-            OptionMeaning::Refused(why) | OptionMeaning::Is(_, why) | OptionMeaning::Idle(why) => {
-                assert!(!why.ends_with('.') && !why.contains('\n'), "{}", row.name);
-            }
-            OptionMeaning::Endpoint | OptionMeaning::Umask | OptionMeaning::MetricsPort => {}
-        }
-        // A name of ours is looked for first: a row by it means that, or nothing.
-        let bare = |name: &str| name.replace('-', "_");
-        let is_it =
-            matches!(row.meaning, OptionMeaning::Knob(knob, ValueUnit::Same) if bare(knob) == bare(row.name));
-        assert!(is_it || !names().any(|known| bare(known) == bare(row.name)), "{} is ours", row.name);
-    }
-}
-
-/// What mounts do by default is taken where it means something here, so that a list of all options is no
-/// wall.
-#[test]
-fn defaults_of_others_are_taken_where_they_mean_something() {
-    for row in rows().filter(|row| !row.default.is_empty()) {
-        match row.meaning {
-            OptionMeaning::Knob(knob, unit) => {
-                for value in unit.read(Some(row.default)).unwrap() {
-                    flatout_settings::Settings::default().set(knob, &value).unwrap();
-                }
-            }
-            OptionMeaning::Sets(knob, value) => {
-                flatout_settings::Settings::default().set(knob, value).unwrap()
-            }
-            OptionMeaning::Is(values, _) => assert!(values.contains(&row.default), "{}", row.name),
-            _ => {}
-        }
-    }
-}
 
 #[test]
 fn masks_are_read() {
@@ -81,7 +35,13 @@ fn units_are_read() {
     check(ValueUnit::Switch, "0", Ok(&["false"]));
     check(ValueUnit::Seconds, "-1", Err("'-1' is no number: write seconds"));
     check(ValueUnit::Seconds, "", Err("a value is missing: write seconds"));
+    check(ValueUnit::SecondsOrEver, "900", Ok(&["900s"]));
+    check(ValueUnit::SecondsOrEver, "-1", Ok(&["31536000s"]));
+    check(ValueUnit::SecondsOrEver, "-2", Err("'-2' is no number: write seconds"));
     check(ValueUnit::Milliseconds, "100", Ok(&["100ms"]));
+    check(ValueUnit::Mebibytes, "32", Ok(&["32MiB"]));
+    check(ValueUnit::Mebibytes, "32M", Err("'32M' is no number: write a number of MiB"));
+    check(ValueUnit::Mebibytes, "", Err("a value is missing: write a number of MiB"));
     check(ValueUnit::Bytes, "0", Ok(&["auto"]));
     check(ValueUnit::Bytes, "1G", Ok(&["1G"]));
     check(ValueUnit::PathStyle, "true", Ok(&["path"]));

@@ -17,6 +17,7 @@ mod limited;
 mod log;
 mod options;
 mod ossfs;
+mod ossfs1;
 mod plan;
 mod prometheus;
 mod renames;
@@ -24,6 +25,7 @@ mod running;
 mod session;
 mod stalls;
 pub mod stats;
+mod tables;
 mod unfinished;
 
 pub use endpoints::{MetricsEndpoint, StatsFn, StatusEndpoints, is_own_folder};

@@ -1,10 +1,12 @@
 //! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides:
 //! docs/from-libfuse.md is written from these tables.
 
-use crate::foreign::OptionMeaning::{Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask};
-use crate::foreign::ValueUnit::{PathStyle, Same, Seconds, Switch};
+use crate::foreign::OptionMeaning::{
+    Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask, ZeroSets,
+};
+use crate::foreign::ValueUnit::{Mebibytes, PathStyle, Same, Seconds, SecondsOrEver, Switch};
 use crate::foreign::{ForeignOption, row};
-use crate::ossfs::{DISK, FOUND, SENT, STORED};
+use crate::ossfs::{DISK, FOUND, SENT, STAGING, STORED};
 
 /// The options of one program.
 pub struct ProgramOptions {
@@ -14,31 +16,38 @@ pub struct ProgramOptions {
 }
 
 const REQUESTS: &str = "requests are as long as the kernel and this program agree upon: 1 MiB where it can";
-const VERSIONS: &str =
+pub const VERSIONS: &str =
     "the page cache is kept as long as the object has the version that was read, and no longer";
 const NUMBERS: &str = "an inode number is a hash of the key, the same in every mount and after every restart";
 const SPLICE: &str = "bytes go to the kernel from where they arrived";
 const THREADS: &str = "write fuse-threads=N for how many threads take requests";
 const AHEAD: &str = "write max-background=N for how many requests of reading ahead may wait";
 const LOCKS: &str = "locks are the kernel's own";
-const WRITES: &str = "what is written is sent at once, and published by close and fsync";
+const WRITES: &str = "the kernel passes each write on, and close and fsync publish the file";
 const STACKED: &str = "there are no modules of libfuse here: leave it out";
 const CONNECTION: &str =
     "comes from who mounts: leave it out; /dev/fd/N as mount point takes over a connection";
 const LABELS: &str = "labels of SELinux are not passed on";
 const BLOCKS: &str = "is of block devices: leave it out";
 const LOG: &str = "what goes wrong is in the log: write log=FILE for another place";
-const KEYS: &str = "keys come from the environment, ~/.aws/credentials or the role of the machine: name a profile with profile=NAME";
+const KEYS: &str = "keys come from the environment, a profile of ~/.aws or ~/.aliyun, or the role of the machine: write profile=NAME";
 const ROLE: &str = "the role of the machine is found by itself";
 const NAMES: &str = "names are bounded by memory=SIZE";
 const SHOWN: &str = "folders are what listings show, with and without objects that stand for them";
 const BUCKET: &str = "the bucket is the source: write s3://BUCKET/PREFIX";
 const LISTED: &str = "a listing comes in pages of 1000";
+const MISSING: &str = "names that are not there are remembered: negative-lifetime=TIME";
+const PARALLEL: &str = "how many requests bring most is found: parallel=N fixes it";
+pub const PARTS: &str =
+    "how an object is sent and copied follows its size and the link: part-size=SIZE sets its parts";
+const COPIES: &str =
+    "the service copies objects for renames, appends and changes of attributes: leave it out where it can";
+pub const IMDS: &str = "the metadata service of a machine is asked by its version 2: leave it out";
 
 /// `allow_other`, `default_permissions`, `nonempty`, `uid`, `gid` and `max_background` are the same here.
 pub const TABLES: &[ProgramOptions] = &[
     ProgramOptions { title: "libfuse 2 and 3", rows: LIBFUSE },
-    ProgramOptions { title: "s3fs, and ossfs 1", rows: S3FS },
+    ProgramOptions { title: "s3fs and ossfs 1.0", rows: S3FS },
     ProgramOptions { title: "mountpoint-s3", rows: MOUNTPOINT },
     ProgramOptions { title: "goofys", rows: GOOFYS },
 ];
@@ -97,10 +106,10 @@ const LIBFUSE: &[ForeignOption] = &[
     row("writeback_cache", "", Idle(WRITES)),
     row("no_writeback_cache", "", Idle(WRITES)),
     row("atomic_o_trunc", "", Idle(WRITES)),
-    row("hard_remove", "", Idle(WRITES)),
+    row("hard_remove", "", Idle("a file that is removed while it is open is hidden under no other name")),
     row("parallel_direct_writes", "", Idle(WRITES)),
     row("nopath", "", Idle("is for programs that are written with libfuse")),
-    row("time_gran", "", Idle("times are as the origin tells them")),
+    row("time_gran", "", Idle("times are as the origin, or the metadata of an object, tells them")),
     row("fsname", "", Idle("the source is shown by its URL")),
     row("subtype", "", Idle("the type is fuse.flatout")),
     row("debug", "", Idle(LOG)),
@@ -118,8 +127,8 @@ const LIBFUSE: &[ForeignOption] = &[
     ),
     row("modules", "", Refused(STACKED)),
     row("subdir", "", Refused("the folder is part of the source: write s3://BUCKET/PREFIX")),
-    row("rellinks", "", Refused("there are no links yet: leave it out")),
-    row("norellinks", "", Idle("there are no links yet")),
+    row("rellinks", "", Refused("attributes=metadata shows links as they were made: leave it out")),
+    row("norellinks", "", Idle("attributes=metadata shows links as they were made")),
     row("from_code", "", Refused(STACKED)),
     row("to_code", "", Refused(STACKED)),
     row("setuid", "", Refused("start it as that user: `sudo -u USER flatout mount …`")),
@@ -140,6 +149,8 @@ const LIBFUSE: &[ForeignOption] = &[
     row("rootcontext", "", Refused(LABELS)),
 ];
 
+/// Of s3fs 1.97 and of ossfs 1.0 (1.91.10), a fork of it; defaults are those of s3fs. What ossfs 1.0 has
+/// beyond that is in `ossfs1.rs`. `retries`, `region`, `profile` and `proxy` are the same here.
 const S3FS: &[ForeignOption] = &[
     row("bucket", "", Refused(BUCKET)),
     row("url", "https://s3.amazonaws.com", Endpoint),
@@ -148,28 +159,26 @@ const S3FS: &[ForeignOption] = &[
     row("endpoint", "us-east-1", Refused("write region=NAME for a region, endpoint-url=URL for an address")),
     row("use_path_request_style", "", Knob("addressing", PathStyle)),
     row("passwd_file", "", Refused(KEYS)),
+    row("accessKeyId", "", Refused(KEYS)),
+    row("secretAccessKey", "", Refused(KEYS)),
     row("public_bucket", "0", Knob("no-sign-request", Switch)),
     row("iam_role", "", Is(&["auto", "true"], "the role of the machine is found by itself: leave it out")),
     row("ecs", "", Idle(ROLE)),
     row("use_session_token", "", Idle("a session token is used where keys have one")),
-    row("imdsv1only", "", Refused("the metadata service of a machine is asked by its version 2")),
+    row("imdsv1only", "", Refused(IMDS)),
     row("ibm_iam_auth", "", Refused(KEYS)),
     row("ibm_iam_endpoint", "", Refused(KEYS)),
     row("credlib", "", Refused(KEYS)),
     row("credlib_opts", "", Refused(KEYS)),
     row("requester_pays", "", Knob("request-payer", Switch)),
-    row("stat_cache_expire", "900", Knob("attribute-lifetime", Seconds)),
-    row("stat_cache_interval_expire", "900", Knob("attribute-lifetime", Seconds)),
-    row("max_stat_cache_size", "100000", Idle(NAMES)),
-    row("enable_noobj_cache", "", Idle("names that are not there are remembered: negative-lifetime=TIME")),
-    row("disable_noobj_cache", "", Sets("negative-lifetime", "0s")),
-    row("readwrite_timeout", "120", Knob("stall-timeout", Seconds)),
-    row("multireq_max", "20", Refused("how many requests bring most is found: write parallel=N to fix it")),
-    row("parallel_count", "5", Refused("how many requests bring most is found: write parallel=N to fix it")),
-    row("list_object_max_keys", "1000", Idle(LISTED)),
-    row("listobjectsv2", "", Idle("listings are of version 2")),
-    row("sigv4", "", Idle("requests are signed by version 4")),
+    row("sigv4", "", Sets("oss-signature", "v4")),
     row("sigv2", "", Refused("requests are signed by version 4 alone: leave it out")),
+    row("proxy_cred_file", "", Refused("write both into the address: proxy=http://USER:PASSWORD@HOST:PORT")),
+    row(
+        "ipresolve",
+        "whatever",
+        Is(&["whatever"], "every address of a name is used: write bind=ADDR with an address of that version"),
+    ),
     row(
         "no_check_certificate",
         "",
@@ -180,30 +189,81 @@ const S3FS: &[ForeignOption] = &[
         "2",
         Is(&["2", "1"], "an origin is trusted by its certificate and name: leave it out"),
     ),
+    row("ssl_client_cert", "", Refused("no certificate is sent: keys sign every request")),
+    row("cipher_suites", "", Refused("the cipher suites of TLS are fixed: leave it out")),
     row("nodnscache", "", Idle("a connection looks its name up when it is made")),
     row("nosscache", "", Idle("sessions of TLS are resumed where the origin allows it")),
-    row("compat_dir", "", Idle(SHOWN)),
-    row("notsup_compat_dir", "", Idle(SHOWN)),
-    row("complement_stat", "", Idle("modes and owners are those of file-mode, dir-mode, uid and gid")),
-    row("use_xattr", "0", Is(&["0", "false"], "there are no extended attributes yet: leave it out")),
-    row("use_wtf8", "", Refused("keys are shown as they are: leave it out")),
+    row("noua", "", Idle("requests name this program and its version")),
+    row("connect_timeout", "300", Knob("connect-timeout", Seconds)),
+    row("readwrite_timeout", "120", Knob("stall-timeout", Seconds)),
+    row("stat_cache_expire", "900", Knob("attribute-lifetime", SecondsOrEver)),
+    row("stat_cache_interval_expire", "900", Knob("attribute-lifetime", Seconds)),
+    row("max_stat_cache_size", "100000", ZeroSets("attribute-lifetime", "0s", NAMES)),
+    row("enable_negative_cache", "", Idle(MISSING)),
+    row("enable_noobj_cache", "", Idle(MISSING)),
+    row("disable_negative_cache", "", Sets("negative-lifetime", "0s")),
+    row("disable_noobj_cache", "", Sets("negative-lifetime", "0s")),
+    row("list_object_max_keys", "1000", Idle(LISTED)),
+    row("listobjectsv2", "", Idle("listings are of version 2")),
     row("noxmlns", "", Idle("listings are read with and without a name space")),
+    row(
+        "compat_dir",
+        "",
+        Refused(
+            "an object NAME_$folder$ is shown as a file, and a folder by what lies below it: leave it out",
+        ),
+    ),
+    row("notsup_compat_dir", "", Idle(SHOWN)),
+    row(
+        "complement_stat",
+        "",
+        Idle("a file without attributes of its own has those of file-mode, dir-mode, uid and gid"),
+    ),
+    row("use_xattr", "", Sets("attributes", "metadata")),
+    row("update_parent_dir_stat", "", Refused("a folder keeps its time when its files change: leave it out")),
+    row("use_wtf8", "", Refused("keys are shown as they are: leave it out")),
     row(
         "mp_umask",
         "0000",
         Refused("the mount point is a folder as others: write dmask=BITS or dir-mode=BITS"),
     ),
     row("bucket_size", "", Refused("a bucket has no size: leave it out")),
-    row("logfile", "", Named("log")),
-    row("dbglevel", "crit", Idle(LOG)),
-    row("curldbg", "", Idle(LOG)),
-    row("set_check_cache_sigusr1", "", Refused(DISK)),
-    row("use_cache", "", Refused(DISK)),
-    row("del_cache", "", Refused(DISK)),
-    row("check_cache_dir_exist", "", Refused(DISK)),
-    row("ensure_diskfree", "0", Is(&["0"], DISK)),
-    row("free_space_ratio", "10", Refused(DISK)),
     row("tmpdir", "/tmp", Knob("staging", Same)),
+    row(
+        "use_cache",
+        "",
+        Refused(
+            "there is no cache on disk yet: leave it out; staging=DIR is for files that are written in any order",
+        ),
+    ),
+    row("check_cache_dir_exist", "", Idle("there is no cache on disk yet")),
+    row("del_cache", "", Idle("there is no cache on disk yet")),
+    row(
+        "set_check_cache_sigusr1",
+        "",
+        Refused("there is no cache on disk to check: SIGUSR1 writes the statistics to stats=FILE"),
+    ),
+    row("ensure_diskfree", "0", Is(&["0"], STAGING)),
+    row("free_space_ratio", "10", Refused(STAGING)),
+    row("fake_diskfree", "", Refused("is for tests of that program: leave it out")),
+    row("max_dirty_data", "5120", Idle(PARTS)),
+    row("multipart_size", "10", Knob("part-size", Mebibytes)),
+    row("multipart_copy_size", "512", Idle(PARTS)),
+    row("multipart_threshold", "25", Idle(PARTS)),
+    row("putheader_mp_threshold", "", Idle(PARTS)),
+    row("singlepart_copy_limit", "512", Idle(PARTS)),
+    row("streamupload", "", Idle(PARTS)),
+    row("nomultipart", "", Refused("a file that is longer than a part is sent in parts: leave it out")),
+    row("nomixupload", "", Refused(COPIES)),
+    row("nocopyapi", "", Refused(COPIES)),
+    row("norenameapi", "", Refused(COPIES)),
+    row("multireq_max", "20", Idle(PARALLEL)),
+    row("parallel_count", "5", Idle(PARALLEL)),
+    row("parallel_upload", "", Idle(PARALLEL)),
+    row("max_thread_count", "10", Idle(PARALLEL)),
+    row("fd_page_size", "", Idle("has no effect there either")),
+    row("enable_content_md5", "", Idle("the origin compares a checksum of what is sent, or states its own")),
+    row("enable_unsigned_payload", "", Idle("no signature is of the content, which a checksum proves")),
     row("default_acl", "private", Refused(STORED)),
     row("acl", "private", Refused(STORED)),
     row("storage_class", "standard", Refused(STORED)),
@@ -212,20 +272,13 @@ const S3FS: &[ForeignOption] = &[
     row("load_sse_c", "", Refused("objects under a key of the customer's cannot be read here")),
     row("ahbe_conf", "", Refused(STORED)),
     row("mime", "", Refused(STORED)),
-    row("multipart_size", "10", Refused(SENT)),
-    row("multipart_copy_size", "512", Refused(SENT)),
-    row("multipart_threshold", "25", Refused(SENT)),
-    row("singlepart_copy_limit", "512", Refused(SENT)),
-    row("max_dirty_data", "5120", Refused(SENT)),
-    row("nomultipart", "", Refused(SENT)),
-    row("nomixupload", "", Refused(SENT)),
-    row("streamupload", "", Refused(SENT)),
-    row("max_thread_count", "5", Refused(SENT)),
-    row("enable_content_md5", "", Refused(SENT)),
-    row("enable_unsigned_payload", "", Refused(SENT)),
-    row("nocopyapi", "", Refused(SENT)),
-    row("norenameapi", "", Refused(SENT)),
-    row("update_parent_dir_stat", "", Refused(SENT)),
+    row("logfile", "", Named("log")),
+    row("dbglevel", "crit", Idle(LOG)),
+    row("curldbg", "", Idle(LOG)),
+    row("f2", "", Idle(LOG)),
+    row("insecure_logging", "", Idle(LOG)),
+    row("no_time_stamp_msg", "", Idle("each line of a log file has its time")),
+    row("instance_name", "", Idle("`flatout top` and the log's name tell mounts apart by their folders")),
 ];
 
 const MOUNTPOINT: &[ForeignOption] = &[

@@ -1,4 +1,4 @@
-//! Parses the options of `-o`: those of mount(8), every knob, and the names of libfuse, ossfs 2.0 and others.
+//! Parses the options of `-o`: those of mount(8), every knob, and the names of libfuse, ossfs and others.
 //! An unknown option is an error with the nearest name.
 
 use std::fmt;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest, parse_metrics_address};
 use flatout_wire::words::masked;
 
-use crate::foreign::{self, OptionMeaning, without_mask};
+use crate::foreign::{ForeignOption, OptionMeaning, without_mask};
+use crate::tables::{page_of, row_of, rows};
 
 /// The options of one mount.
 #[derive(Debug, Default, PartialEq)]
@@ -174,7 +175,9 @@ impl MountOptions {
 fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionError> {
     let mut decided: Vec<(&str, MountOptions, String)> = Vec::new();
     for (name, value) in options {
-        let Some(what) = find(name).and_then(|known| known.decides()) else { continue };
+        let Some(what) = find(name).and_then(|known| known.decides(value.as_deref())) else {
+            continue;
+        };
         let mut alone = MountOptions::default();
         alone.take(name, value.as_deref(), true)?;
         let typed = value.as_ref().map_or_else(|| name.clone(), |value| format!("{name}={}", masked(value)));
@@ -194,7 +197,7 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionErr
 enum OptionKind {
     Keyword(Keyword),
     Knob(&'static Knob),
-    Foreign(&'static foreign::ForeignOption),
+    Foreign(&'static ForeignOption),
 }
 
 fn find(name: &str) -> Option<OptionKind> {
@@ -204,14 +207,14 @@ fn find(name: &str) -> Option<OptionKind> {
     // The knob of connections' local addresses has a name of mount(8)'s, which has no value.
     let word = || Some(OptionKind::Keyword(KEYWORDS.iter().find(|(word, _)| *word == name)?.1));
     let knob = || flatout_settings::knob(&name.replace('_', "-")).map(OptionKind::Knob);
-    word().or_else(knob).or_else(|| foreign::row_of(name).map(OptionKind::Foreign))
+    word().or_else(knob).or_else(|| row_of(name).map(OptionKind::Foreign))
 }
 
 impl OptionKind {
     /// The name of the one thing that it decides; options of several names may decide the same. Options of
     /// mount(8) are left out: they come in pairs of which the last counts, such as `user`, which implies
     /// `noexec`, and `exec` behind it.
-    fn decides(&self) -> Option<&'static str> {
+    fn decides(&self, value: Option<&str>) -> Option<&'static str> {
         let one = |knob: &Knob| (knob.kind != Kind::Many).then_some(knob.name);
         match self {
             OptionKind::Knob(knob) => one(knob),
@@ -226,14 +229,21 @@ impl OptionKind {
                 _ => None,
             },
             OptionKind::Foreign(row) => match row.meaning {
+                OptionMeaning::Sets(..) if is_off(value) => None,
                 OptionMeaning::Knob(knob, _) | OptionMeaning::Sets(knob, _) | OptionMeaning::Mask(knob) => {
                     flatout_settings::knob(knob).and_then(one)
                 }
-                OptionMeaning::Same(name) => find(name).and_then(|known| known.decides()),
+                OptionMeaning::Same(name) => find(name).and_then(|known| known.decides(value)),
                 OptionMeaning::Endpoint => Some("endpoint-url"),
                 OptionMeaning::Umask => Some("umask"),
                 OptionMeaning::MetricsPort => Some("metrics"),
-                OptionMeaning::Is(..) | OptionMeaning::Idle(_) | OptionMeaning::Refused(_) => None,
+                OptionMeaning::ZeroSets(knob, ..) if value == Some("0") => {
+                    flatout_settings::knob(knob).and_then(one)
+                }
+                OptionMeaning::ZeroSets(..)
+                | OptionMeaning::Is(..)
+                | OptionMeaning::Idle(_)
+                | OptionMeaning::Refused(_) => None,
             },
         }
     }
@@ -319,7 +329,16 @@ impl MountOptions {
             }
             (_, Some(value)) => value,
         };
-        self.set(name, knob, value)
+        match row_of(name).map(|row| (row.name, row.meaning)) {
+            // Another mount has the name, too, and writes its number without a unit.
+            Some((theirs, OptionMeaning::Knob(_, unit)))
+                if theirs == name && value.bytes().all(|digit| digit.is_ascii_digit()) =>
+            {
+                let values = unit.read(Some(value)).map_err(|why| refused(name, &why))?;
+                values.iter().try_for_each(|value| self.set(name, knob, value))
+            }
+            _ => self.set(name, knob, value),
+        }
     }
 
     fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), OptionError> {
@@ -336,7 +355,7 @@ impl MountOptions {
 
     fn foreign(
         &mut self,
-        row: &'static foreign::ForeignOption,
+        row: &'static ForeignOption,
         value: Option<&str>,
         is_read_only: bool,
     ) -> Result<(), OptionError> {
@@ -349,7 +368,7 @@ impl MountOptions {
                     self.set(name, known(knob), &value)?;
                 }
             }
-            OptionMeaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
+            OptionMeaning::Sets(..) if is_off(value) => {}
             OptionMeaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
             OptionMeaning::Same(ours) => self.take(ours, value, is_read_only)?,
             OptionMeaning::Endpoint => {
@@ -373,7 +392,10 @@ impl MountOptions {
                     return Err(refused(name, why));
                 }
             }
-            OptionMeaning::Idle(why) => self.idle.push((name, why)),
+            OptionMeaning::ZeroSets(knob, fixed, _) if value == Some("0") => {
+                self.set(name, known(knob), fixed)?;
+            }
+            OptionMeaning::Idle(why) | OptionMeaning::ZeroSets(.., why) => self.idle.push((name, why)),
             // It has no default, and none is chosen.
             OptionMeaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
             OptionMeaning::Refused(why) => return Err(refused(name, why)),
@@ -401,9 +423,12 @@ impl MountOptions {
             [(name, why)] => self.notes.push(format!("-o {name}: has no effect here: {why}")),
             many => {
                 let names: Vec<&str> = many.iter().map(|(name, _)| *name).collect();
-                let names = names.join(", ");
-                self.notes
-                    .push(format!("-o {names}: have no effect here: docs/from-libfuse.md says why of each"));
+                let mut pages: Vec<&str> = names.iter().map(|name| page_of(name)).collect();
+                pages.sort_unstable();
+                pages.dedup();
+                let say = if pages.len() == 1 { "says" } else { "say" };
+                let (names, pages) = (names.join(", "), pages.join(" and "));
+                self.notes.push(format!("-o {names}: have no effect here: {pages} {say} why of each"));
             }
         }
     }
@@ -429,6 +454,11 @@ fn split(list: &str) -> Vec<(String, Option<String>)> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(pair).collect()
 }
 
+/// Whether an option that may stand alone is turned off.
+fn is_off(value: Option<&str>) -> bool {
+    matches!(value, Some("false" | "0"))
+}
+
 /// The value of an option that may stand alone, or be `=false`.
 fn on(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     match value.unwrap_or("true").to_ascii_lowercase().as_str() {
@@ -450,7 +480,7 @@ fn refused(option: &str, why: &str) -> OptionError {
 
 fn unknown(name: &str) -> OptionError {
     // Options of ours come first: of two that are as near, ours is meant.
-    let near = nearest(name, names().chain(foreign::rows().map(|row| row.name)));
+    let near = nearest(name, names().chain(rows().map(|row| row.name)));
     let hint = near.map(|near| format!("did you mean '{near}'?"));
     OptionError { hint, is_unknown: true, ..refused(name, "is no option") }
 }

@@ -148,7 +148,7 @@ fn what_holds_anyway_may_be_stated() {
     check_refused("sync_upload=false", &["close publishes"]);
     check_refused("memory_data_cache_size=1", &["memory=SIZE"]);
     check_refused("fuse_device_fd=7", &["/dev/fd/N"]);
-    check_refused("ram_role", &["role of the machine"]);
+    check_refused("ram_role=x", &["role of the machine"]);
     check_refused("oss_bucket_prefix=x", &["oss://BUCKET/PREFIX"]);
 }
 
@@ -232,7 +232,8 @@ fn what_has_no_effect_is_taken_with_one_line() {
     assert_eq!(said.len(), 1);
     assert!(said[0].starts_with("-o big_writes: has no effect here: requests are as long"), "{said:?}");
     let many = "auto_cache,noauto_cache,kernel_cache,big_writes,max_read=131072,intr,use_ino,async_read,splice_read,\
-                auto_unmount,ac_attr_timeout=5,clone_fd,max_idle_threads=3,hard_remove,noforget,fsname=x,subtype=y";
+                auto_unmount,ac_attr_timeout=5,clone_fd,max_idle_threads=3,hard_remove,noforget,fsname=x,subtype=y,\
+                norellinks,complement_stat,del_cache,max_dirty_data=5120,parallel_count=5";
     let said = notes(many);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
@@ -250,6 +251,13 @@ fn what_would_be_missed_is_refused_by_name() {
     check_refused("endpoint=eu-west-1", &["region=NAME", "endpoint-url=URL"]);
     check_refused("storage_class=standard_ia", &["as their bucket says"]);
     check_refused("fd=5", &["/dev/fd/N"]);
+    check_refused("rellinks", &["-o rellinks: attributes=metadata shows links as they were made"]);
+    check_refused("nocopyapi", &["-o nocopyapi: the service copies objects"]);
+    check_refused("update_parent_dir_stat", &["a folder keeps its time"]);
+    check_refused("compat_dir", &["NAME_$folder$ is shown as a file"]);
+    check_refused("proxy_cred_file=/x", &["proxy=http://USER:PASSWORD@HOST:PORT"]);
+    check_refused("random_write_max_file_size=1", &["staging-size=SIZE"]);
+    check_refused("enable_symlink", &["attributes=metadata"]);
     check_refused("kernel_cahce", &["is no option", "did you mean 'kernel_cache'?"]);
     check_refused("fmaks=022", &["'fmask'"]);
     assert_eq!(taken("use_cache=,passwd_file="), MountOptions::default());

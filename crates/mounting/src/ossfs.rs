@@ -1,7 +1,7 @@
 //! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from
-//! this table.
+//! this table, and from that of `ossfs1.rs`.
 
-use crate::foreign::OptionMeaning::{Is, Knob, MetricsPort, Refused, Same as Named};
+use crate::foreign::OptionMeaning::{Idle, Is, Knob, MetricsPort, Refused, Same as Named};
 use crate::foreign::ValueUnit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
 use crate::foreign::{ForeignOption, row};
 
@@ -10,7 +10,7 @@ pub const SENT: &str =
     "how parts are sent follows the link: leave it out, or write part-size=SIZE, parallel=N";
 const RENAMES: &str = "write rename-limit=0: then mv copies folders file by file";
 const APPENDABLE: &str = "new objects are no appendable ones: leave it out";
-const STAGING: &str = "staging=DIR is bounded by staging-size=SIZE: leave it out";
+pub const STAGING: &str = "the disk of staging=DIR is bounded by staging-size=SIZE: write that";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";
 pub const FOUND: &str =
     "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
@@ -43,9 +43,16 @@ pub const ROWS: &[ForeignOption] = &[
     row(
         "enable_symlink",
         "false",
-        Is(&["false", "0"], "write attributes=metadata: links are kept as ossfs 1.0 does"),
+        Is(
+            &["false", "0"],
+            "write attributes=metadata: links are kept as ossfs 1.0 does, and not as OSS's own symbolic links",
+        ),
     ),
-    row("enable_xattr", "false", Is(&["false", "0"], HDFS)),
+    row(
+        "enable_xattr",
+        "false",
+        Is(&["false", "0"], "is of OSS-HDFS there; attributes=metadata keeps extended attributes"),
+    ),
     row("hdfs_set_owner_on_create", "false", Is(&["false", "0"], HDFS)),
     row("oss_hdfs_client_options", "", Refused(HDFS)),
     row("seq_read_detect_count", "3", Refused(FOUND)),
@@ -89,7 +96,10 @@ pub const ROWS: &[ForeignOption] = &[
     row(
         "ram_role",
         "",
-        Refused("the role of the machine is found by itself; ALIBABA_CLOUD_ECS_METADATA names another one"),
+        Is(
+            &["auto", "true", ""],
+            "the role of the machine is found by itself; ALIBABA_CLOUD_ECS_METADATA names another one",
+        ),
     ),
     row(
         "credential_process",
@@ -144,10 +154,10 @@ pub const ROWS: &[ForeignOption] = &[
     row("appendable_object_autoswitch_threshold", "0", Is(&["0"], APPENDABLE)),
     row("enable_crc64", "true", Is(&["true", "1"], "what is sent is verified: write no-verify not to")),
     row("temp_dir", "", Knob("staging", Same)),
-    row("random_write_chunk_size", "2097152", Refused(STAGING)),
+    row("random_write_chunk_size", "2097152", Idle("changes are noted byte by byte")),
     row("random_write_max_file_size", "107374182400", Refused(STAGING)),
     row("temp_dir_free_bytes", "1073741824", Refused(STAGING)),
-    row("temp_dir_free_percent", "0", Refused(STAGING)),
+    row("temp_dir_free_percent", "0", Is(&["0"], STAGING)),
     row("set_mime_for_rename_dst", "false", Is(&["false", "0"], STORED)),
     row("total_mem_limit", "0", Knob("memory", Bytes)),
     row("total_rw_mem_ratio", "0.6", Refused("one memory=SIZE is for everything: leave it out")),
