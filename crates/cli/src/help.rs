@@ -246,7 +246,7 @@ In /etc/fstab, once make install has put mount.flatout where mount(8) looks:
   s3://models/llama  /mnt/llama  flatout  _netdev,nofail,allow_other  0  0
 
 -o takes what mount(8) passes, every flag below without its dashes (memory=1GiB, attribute_lifetime=10s), and the names of \
-libfuse, s3fs, mountpoint-s3, goofys and ossfs 2.0 where they mean something here or do no harm (docs/from-libfuse.md, \
+libfuse, s3fs, mountpoint-s3, goofys and ossfs where they mean something here or do no harm (docs/from-libfuse.md, \
 docs/from-ossfs.md); anything else is an error. Flags are stronger than -o. Files have the mode 0644: --file-mode 0755 lets programs run.
 
 As root the kernel's read-ahead is raised for this mount, which doubles buffered reading; for others a line says what to run. In \

@@ -39,8 +39,9 @@ What differs:
 - Keys of a Secret may change: kubelet's next call, a minute later, brings them, without a remount.
 - `authType: rrsa` uses the engine's service account; with `authenticationSource: pod` it is the
   workload's own.
-- Options mean what [from-ossfs.md](from-ossfs.md) (2.0) and [from-libfuse.md](from-libfuse.md) (1.0)
-  say. One that means nothing is refused by name, and the pod's events say which.
+- Options mean what [from-ossfs.md](from-ossfs.md) (2.0 and 1.0) and
+  [from-libfuse.md](from-libfuse.md) (what 1.0 has of s3fs) say. One that would be missed is refused
+  by name, and the pod's events say which.
 
 Keys are found in any case, and blanks around values do not count. An empty value is none. This page
 is generated: `FLATOUT_BLESS=1 cargo test -p flatout-csi pages` writes it.
