@@ -285,8 +285,8 @@ knobs! {
 
         /// `refuse`, `ignore` or `metadata`.
         attributes: String = "attributes", Choice(&["refuse", "ignore", "metadata"]), "refuse",
-            "What becomes of modes, owners, times, symbolic links and extended attributes, which no object has: \
-             refuse says so, ignore says that it is done and does nothing, metadata keeps them as s3fs and \
+            "What becomes of modes, owners and times, which no object has: refuse says so, ignore says that it is \
+             done and does nothing, metadata keeps them, symbolic links and extended attributes as s3fs and \
              ossfs 1.0 do, for a HEAD of each file";
 
         /// Permission bits.

@@ -89,14 +89,16 @@ impl StagingFolder {
         tell: Tell,
     ) -> Result<Arc<StagingFolder>, Error> {
         let prefix = prefix(source, origin);
-        let session = Session::begin(folder, &prefix).map_err(|error| {
+        // A mount in the background goes to another working folder.
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let session = Session::begin(&folder, &prefix).map_err(|error| {
             Error::new(ErrorKind::LocalIo, plain(&error)).during("use", folder.display()).with_hint([
                 text("name a folder of a local disk that can be written to by "),
                 setting("staging"),
             ])
         })?;
         Ok(Arc::new(StagingFolder {
-            folder: folder.to_owned(),
+            folder,
             prefix,
             session: Arc::new(session),
             budget: Arc::new(Budget { most, used: AtomicU64::new(0) }),

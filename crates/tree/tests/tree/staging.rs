@@ -24,7 +24,7 @@ fn staging(folder: &Path, most: Option<u64>) -> Arc<StagingFolder> {
     StagingFolder::open(folder, ("s3://bucket/", "http://origin"), most, Tell(Box::new(|_| {}))).unwrap()
 }
 
-fn with(folder: &Path) -> Config {
+pub fn with(folder: &Path) -> Config {
     Config { staging: Some(staging(folder, None)), ..minute() }
 }
 

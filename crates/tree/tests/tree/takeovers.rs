@@ -385,3 +385,19 @@ fn what_goes_on_keeps_its_attributes() {
     assert_eq!(attributes::metadata(&memory, "new"), described("33152"));
     assert_eq!(attributes::shown(&process.tree, "long").mode, 0o640);
 }
+
+/// The third process knows what the second one had taken.
+#[test]
+fn what_a_later_process_had_staged_is_lost_with_it() {
+    let (memory, folder) = (Memory::with(&["g"]), tempfile::TempDir::new().unwrap());
+    let staged = crate::staging::with(folder.path());
+    let process = Process::new(&memory, Config { attributes: attributes::kept().attributes, ..staged });
+    let mode = OpenMode { reads: true, ..to_write() };
+    let handle = process.kept(open(&process.tree, "g", mode).unwrap().handle, 2);
+    let process = process.dies();
+    write(&process.tree, handle, 3, b"x").unwrap();
+    let process = process.dies().dies();
+    assert_eq!(write(&process.tree, handle, 0, b"y"), Err(libc::EIO));
+    assert_eq!(closed(&process.tree, handle), Err(libc::EIO));
+    assert_eq!(memory.object("g").unwrap().bytes, b"content of g");
+}

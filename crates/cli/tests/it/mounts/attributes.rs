@@ -37,23 +37,25 @@ fn without_sizes(text: &str) -> String {
 
 #[test]
 fn a_mount_shows_what_a_disk_shows() {
-    let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
-    fs::remove_file(origin.root().join("bucket/there")).unwrap();
-    let local = place.path().join("local");
-    fs::create_dir(&local).unwrap();
-    let on_disk = |line: &str| run(shell(line, &[]).current_dir(&local)).clean();
-    on_disk(MADE);
-    let expected = without_sizes(on_disk(LOOK).text());
-    place.mounted("s3://bucket", &origin.url(), &KEPT);
-    script(&place, MADE);
-    assert_eq!(without_sizes(script(&place, LOOK).text()), expected);
-    place.unmounted();
-    // Another mount finds the same.
-    place.mounted("s3://bucket", &origin.url(), &KEPT);
-    assert_eq!(without_sizes(script(&place, LOOK).text()), expected);
-    script(&place, "mv a moved; mv moved a; cat a/b/link");
-    assert_eq!(without_sizes(script(&place, LOOK).text()), expected);
-    place.unmounted();
+    for dialect in ["s3", "oss"] {
+        let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
+        fs::remove_file(origin.root().join("bucket/there")).unwrap();
+        let local = place.path().join("local");
+        fs::create_dir(&local).unwrap();
+        let on_disk = |line: &str| run(shell(line, &[]).current_dir(&local)).clean();
+        on_disk(MADE);
+        let expected = without_sizes(on_disk(LOOK).text());
+        place.mounted_by(dialect, &origin.url(), &KEPT);
+        script(&place, MADE);
+        assert_eq!(without_sizes(script(&place, LOOK).text()), expected, "{dialect}");
+        place.unmounted();
+        // Another mount finds the same.
+        place.mounted_by(dialect, &origin.url(), &KEPT);
+        assert_eq!(without_sizes(script(&place, LOOK).text()), expected, "{dialect}");
+        script(&place, "mv a moved; mv moved a; cat a/b/link");
+        assert_eq!(without_sizes(script(&place, LOOK).text()), expected, "{dialect}");
+        place.unmounted();
+    }
 }
 
 #[test]

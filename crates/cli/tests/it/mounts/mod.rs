@@ -111,6 +111,15 @@ impl Place {
         ended
     }
 
+    /// As [`Place::mounted`] of a bucket, by the dialect `s3` or `oss`.
+    #[track_caller]
+    pub fn mounted_by(&self, dialect: &str, origin: &str, more: &[&str]) {
+        let (source, mnt) = (format!("{dialect}://bucket"), self.mnt_text());
+        let endpoint = if dialect == "oss" { "--oss-endpoint" } else { "--endpoint-url" };
+        let line = ["mount", &source, &mnt, endpoint, origin, "--no-sign-request"];
+        run(&mut self.flatout(&[&line[..], more].concat())).clean();
+    }
+
     /// Mounts in the foreground, and waits until it stands.
     #[track_caller]
     pub fn in_foreground(&self, source: &str, origin: &str, more: &[&str]) -> Foreground {

@@ -69,8 +69,14 @@ assert open('sparse', 'rb').read() == bytes(10)
 
 #[test]
 fn programs_write_in_any_order() {
+    for dialect in ["s3", "oss"] {
+        write_in_any_order(dialect);
+    }
+}
+
+fn write_in_any_order(dialect: &str) {
     let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
-    mounted(&place, &origin.url(), &[]);
+    place.mounted_by(dialect, &origin.url(), &["--staging", &staging(&place)]);
     python(&place, ANY_ORDER);
     let stored = fs::read(origin.root().join("bucket/f")).unwrap();
     assert_eq!((&stored[100..105], &stored[4990..4995], stored.len()), (&b"MMAPS"[..], &b"LATER"[..], 5000));
@@ -343,6 +349,20 @@ fn a_second_client_sees_whole_versions() {
     place.unmounted();
 }
 
+/// The mount goes on in the background, in another working folder.
+#[test]
+fn a_staging_folder_may_be_named_from_the_working_folder() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", b"content")]), Place::new());
+    let mut mount = place.mount("s3://bucket", &origin.url(), &["--staging", "staging"]);
+    run(mount.current_dir(place.path())).clean();
+    let file = OpenOptions::new().read(true).write(true).open(place.at("f")).unwrap();
+    file.write_all_at(b"C", 0).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(origin.root().join("bucket/f")).unwrap(), b"Content");
+    drop(file);
+    place.unmounted();
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_is_refused() {
     let (origin, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
@@ -354,4 +374,42 @@ fn a_folder_that_cannot_be_used_is_refused() {
     let none = run(&mut place.flatout(&["mount", "s3://bucket", "--recover"]));
     assert_eq!(none.code, Some(4));
     assert!(none.stderr.contains("name the one that the mount had: --staging DIR"), "{}", none.stderr);
+}
+
+/// Each has a folder of its own in it, and lets those of the other be, also one that only looks for what is left.
+#[test]
+fn mounts_share_a_staging_folder() {
+    let (folder, place, other) = (tempfile::tempdir().unwrap(), Place::new(), Place::new());
+    fs::create_dir_all(folder.path().join("bucket")).unwrap();
+    let origin = origin_at(folder.path(), 0);
+    let url = origin.url();
+    let port: u16 = url.rsplit(':').next().unwrap().parse().unwrap();
+    let staging = staging(&place);
+    for place in [&place, &other] {
+        place.mounted("s3://bucket", &url, &[&["--staging", &staging], &HASTY[..]].concat());
+    }
+    let files = [&place, &other].map(|place| File::create(place.at(&format!("of {}", place.pid()))).unwrap());
+    for file in &files {
+        file.write_all_at(b"tail", 5).unwrap();
+    }
+    drop(origin);
+    for file in &files {
+        assert!(file.sync_all().is_err());
+    }
+    let _origin = origin_at(folder.path(), port);
+    let recover = ["mount", "s3://bucket", "--endpoint-url", &url, "--staging", &staging, "--recover"];
+    let said = run(place.flatout(&recover).arg("--no-sign-request")).clean();
+    assert!(!said.text().contains("uploaded"), "{}", said.text());
+    for file in &files {
+        file.write_all_at(b"head", 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    for place in [&place, &other] {
+        let stored = fs::read(folder.path().join(format!("bucket/of {}", place.pid()))).unwrap();
+        assert_eq!(stored, b"head\0tail");
+    }
+    drop(files);
+    other.unmounted();
+    place.unmounted();
+    assert!(is_clear(&place));
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,6 +112,45 @@ fn a_mount_outlives_the_process_that_serves_it() {
 
 const WITHOUT_END: &str =
     "import sys\nwith open(sys.argv[1], 'w') as f:\n while True: f.write('x' * 1000000)";
+
+/// What was synchronized is the version from which the next process goes on; what was not is an error.
+#[test]
+fn a_staged_file_is_written_on_by_the_next_process() {
+    let mut content = bytes(20 << 20);
+    let (origin, place) =
+        (Buckets::new(&[("bucket/f", &content), ("bucket/g", b"0123456789")]), Place::new());
+    let staging = place.path().join("staging");
+    let kept = ["--supervise", "--attributes", "metadata", "--staging", staging.to_str().unwrap()];
+    place.mounted("s3://bucket", &origin.url(), &kept);
+    let open = |name: &str| OpenOptions::new().read(true).write(true).open(place.at(name)).unwrap();
+    let (file, lost) = (open("f"), open("g"));
+    file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+    let mut put = |at: usize, new: &[u8]| {
+        content[at..at + new.len()].copy_from_slice(new);
+        file.write_all_at(new, at as u64).unwrap();
+    };
+    for round in 0..3 {
+        put((9 - 4 * round) << 20, b"written and synchronized");
+        file.sync_all().unwrap();
+        let (serves, _) = both(&place).unwrap();
+        // The last: a program that another test starts closes its copy of the file, and publishes it by that.
+        if round == 2 {
+            lost.write_all_at(b"x", 5).unwrap();
+        }
+        signal("KILL", serves);
+        both_without(&place, serves);
+    }
+    put(30, b"the last");
+    file.sync_all().unwrap();
+    let is_lost = lost.write_at(b"y", 0).is_err_and(|error| error.raw_os_error() == Some(libc::EIO));
+    drop((file, lost));
+    assert!(fs::read(place.at("f")).unwrap() == content);
+    assert_eq!(fs::metadata(place.at("f")).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert!(fs::read(origin.root().join("bucket/f")).unwrap() == content);
+    let stored = fs::read(origin.root().join("bucket/g")).unwrap();
+    assert_eq!(stored, if is_lost { *b"0123456789" } else { *b"y1234x6789" }, "never in silence");
+    place.unmounted();
+}
 
 /// Reads, lists, writes and logs while processes are killed. The readers see nothing but a pause; each file
 /// whose close was well is in the bucket.
