@@ -376,7 +376,7 @@ fn a_folder_that_cannot_be_used_is_refused() {
     assert!(none.stderr.contains("name the one that the mount had: --staging DIR"), "{}", none.stderr);
 }
 
-/// Each has a folder of its own in it, and lets those of the other be, also one that only looks for what is left.
+/// Each has a folder of its own in it, and lets that of the other be, as one does that only recovers.
 #[test]
 fn mounts_share_a_staging_folder() {
     let (folder, place, other) = (tempfile::tempdir().unwrap(), Place::new(), Place::new());
