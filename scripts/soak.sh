@@ -12,6 +12,9 @@
 #   scripts/soak.sh takeovers
 #       50 kills each of the process that serves a supervised mount, its supervisor, writers and readers, under load; and of
 #       the engine of Kubernetes volumes, of its plugin, and of both
+#   scripts/soak.sh staging
+#       files of a mount written in any order: a million operations of fsx, with a second client that reads; 50 kills each of
+#       a database and of its mount; where LAZYFS names that program, 100 cuts of the power (scripts/power_loss.py)
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -70,6 +73,15 @@ kills() {
 }
 
 takeovers() { FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it -- mounts::takeovers:: csi::deaths:: --nocapture; }
+
+staging() {
+    local code=0
+    FLATOUT_FSX=1000000 $cargo test -p flatout-cli --test real -- staging:: --nocapture || code=1
+    FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it -- mounts::staging:: || code=1
+    [ -z "${LAZYFS:-}" ] && return $code
+    $cargo build -p flatout-cli && scripts/power_loss.py target/debug/flatout "$LAZYFS" --rounds 100 || code=1
+    return $code
+}
 
 leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
 
@@ -215,6 +227,7 @@ all() {
     outages || code=1
     kills || code=1
     takeovers || code=1
+    staging || code=1
     leaks || code=1
     (environments) || code=1
     (load) || code=1
@@ -227,6 +240,6 @@ all() {
 }
 
 case ${1:-} in
-    all | seeds | outages | kills | takeovers | leaks | environments | load) "$@" ;;
+    all | seeds | outages | kills | takeovers | staging | leaks | environments | load) "$@" ;;
     *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac
