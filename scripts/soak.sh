@@ -241,5 +241,5 @@ all() {
 
 case ${1:-} in
     all | seeds | outages | kills | takeovers | staging | leaks | environments | load) "$@" ;;
-    *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    *) sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac
