@@ -26,6 +26,9 @@ const TYPE: u32 = 0o170_000;
 const FILE: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
+const AS_OWNER: u32 = 0o4000;
+const AS_GROUP: u32 = 0o2000;
+const GROUP_RUNS: u32 = 0o10;
 
 /// The name of the metadata by which an upload is told from any other, where its answer was lost.
 pub(crate) const TOKEN: &str = "flatout-staged";
@@ -120,6 +123,15 @@ impl Posix {
         self.modified.is_some() || self.accessed.is_some() || self.changed.is_some()
     }
 
+    /// Somebody other than root writes it: a program does not run as its owner or group any more. `None` where
+    /// it never did. As the kernel has it, the group's bit means that only where the group may run it.
+    pub(crate) fn without_privileges(&self) -> Option<Posix> {
+        let mode = self.mode?;
+        let of_group = if mode & GROUP_RUNS == 0 { 0 } else { AS_GROUP };
+        let left = mode & !(AS_OWNER | of_group);
+        (left != mode).then(|| Posix { mode: Some(left), ..self.clone() })
+    }
+
     /// Its content is written: times that a program had set are over.
     pub(crate) fn on_written(&mut self) {
         (self.modified, self.accessed, self.changed) = (None, None, None);
@@ -203,6 +215,19 @@ mod tests {
         assert_eq!(Posix::read(&rows, None), Posix::default());
         assert_eq!(Posix::read(&metadata(&[("mtime", "5.x")]), None).modified, Some(Time { s: 5, ns: 0 }));
         assert_eq!(Posix::default().options(FileKind::File), ObjectOptions::default());
+    }
+
+    #[test]
+    fn what_others_write_runs_as_nobody_else() {
+        let after = |mode| Posix { mode: Some(mode), ..Posix::default() }.without_privileges();
+        let rows = [(0o4755, 0o755), (0o2755, 0o755), (0o6777, 0o777), (0o6744, 0o2744), (0o5755, 0o1755)];
+        for (mode, left) in rows {
+            assert_eq!(after(mode).and_then(|posix| posix.mode), Some(left), "{mode:o}");
+        }
+        for mode in [0o755, 0o1777, 0o2644] {
+            assert_eq!(after(mode), None, "{mode:o}");
+        }
+        assert_eq!(Posix::default().without_privileges(), None);
     }
 
     #[test]

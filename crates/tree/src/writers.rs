@@ -156,6 +156,9 @@ impl<S: ObjectStore> Writers<S> {
         };
         if mode.truncates {
             self.clear(ino);
+            if let Some(writer) = self.of(ino) {
+                writer.size.on_written_by(caller);
+            }
         }
         Some(opened)
     }
@@ -185,7 +188,7 @@ impl<S: ObjectStore> Writers<S> {
             return Err(FsError::of(libc::EBUSY));
         }
         let (location, kept) = (self.names.object(&table, inode.parent, &inode.name)?, self.kept_of(ino));
-        let kept = (kept, self.names.posix(&table, ino));
+        let kept = (kept, self.posix_to_write(&table, ino, mode, caller));
         let writer = Arc::new(match mode.truncates {
             true => {
                 let replaced = inode.fact.version(location.clone());
@@ -321,7 +324,7 @@ impl<S: ObjectStore> Writers<S> {
         match written.writer.write_at_once(at, bytes) {
             Ok(Wrote::WouldWait) => None,
             Ok(Wrote::All) => {
-                self.taken.fetch_add(1, Ordering::Relaxed);
+                self.took(&written.writer, caller);
                 Some(Ok(()))
             }
             Err(error) => Some(Err(error)),
@@ -354,10 +357,7 @@ impl<S: ObjectStore> Writers<S> {
         let wrote = written.writer.write(at, bytes, &mut waits, told);
         match is_stuck && wrote.is_err() {
             true => Err(stuck(&written.writer)),
-            false => {
-                self.taken.fetch_add(u64::from(wrote.is_ok()), Ordering::Relaxed);
-                wrote
-            }
+            false => wrote.map(|()| self.took(&written.writer, caller)),
         }
     }
 

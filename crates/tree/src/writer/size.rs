@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::attributes::Caller;
 use crate::posix::Posix;
 
 /// What stat(2) shows of a file while it is written.
@@ -65,6 +66,17 @@ impl WrittenSize {
         let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = posix.as_mut().filter(|posix| posix.has_times()) {
             Arc::make_mut(known).on_written();
+        }
+    }
+
+    /// Whoever is not root takes privileges away by writing.
+    pub(crate) fn on_written_by(&self, caller: Caller) {
+        if caller.uid == 0 {
+            return;
+        }
+        let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = posix.as_ref().and_then(|posix| posix.without_privileges()) {
+            *posix = Some(Arc::new(left));
         }
     }
 

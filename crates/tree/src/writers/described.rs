@@ -1,13 +1,36 @@
 //! What the metadata of a file says that is being written.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Writers;
+use crate::attributes::{Caller, OpenMode};
 use crate::fs_error::FsError;
+use crate::inodes::InodeTable;
 use crate::posix::{Posix, Time};
 use crate::store::ObjectStore;
+use crate::writer::FileWriter;
 
 impl<S: ObjectStore> Writers<S> {
+    /// What a file says that nobody has written until now.
+    pub(super) fn posix_to_write(
+        &self,
+        table: &InodeTable,
+        ino: u64,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Option<Arc<Posix>> {
+        let posix = self.names.posix(table, ino)?;
+        let left = if mode.truncates && caller.uid != 0 { posix.without_privileges() } else { None };
+        Some(left.map_or(posix, Arc::new))
+    }
+
+    /// A write was taken.
+    pub(super) fn took(&self, writer: &FileWriter<S>, caller: Caller) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        writer.size.on_written_by(caller);
+    }
+
     /// Changes it: with the file's content, or at once where all of that is published. `None` where nobody
     /// writes it.
     pub(crate) fn describe(

@@ -139,6 +139,34 @@ fn attributes_of_an_open_file_go_with_its_content() {
     assert_eq!(shown(&memory.tree(kept()), "long").mode, 0o640);
 }
 
+/// As on a disk: whoever changes a program cannot make it run as its owner by that.
+#[test]
+fn what_somebody_else_writes_does_not_run_as_its_owner() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let truncating = OpenMode { truncates: true, ..to_write() };
+    let rows = [
+        ("written", to_write(), user(), 0o777),
+        ("cut", truncating, user(), 0o777),
+        ("of root", to_write(), nobody(), 0o6777),
+        ("cut by root", truncating, nobody(), 0o6777),
+    ];
+    for (name, how, caller, expected) in rows {
+        closed(&tree, create(&tree, name, 0o6777)).unwrap();
+        let handle = tree.open(ino(&tree, name), how, caller).unwrap().handle;
+        if !how.truncates {
+            assert_eq!(shown(&tree, name).mode, 0o6777, "{name}: nothing is written yet");
+            tree.write_known(handle, 0, b"x", caller)
+                .unwrap_or_else(|| tree.write(handle, 0, b"x", caller, &mut |_| true))
+                .unwrap();
+        }
+        assert_eq!(shown(&tree, name).mode, expected, "{name}");
+        closed(&tree, handle).unwrap();
+        assert_eq!(shown(&tree, name).mode, expected, "{name}");
+        assert_eq!(shown(&memory.tree(kept()), name).mode, expected, "{name}");
+    }
+}
+
 #[test]
 fn symbolic_links_are_objects() {
     let memory = Memory::new();
