@@ -1,5 +1,6 @@
 //! Names that this mount changes: files removed, folders made and removed, either renamed, attributes set.
 
+mod new_names;
 mod posix;
 mod size;
 
@@ -34,17 +35,6 @@ pub(crate) struct Changes<S: ObjectStore> {
 }
 
 impl<S: ObjectStore> Changes<S> {
-    /// A name as a component of a new key.
-    ///
-    /// # Errors
-    /// `EILSEQ` for a name that no key can have; as [`Namespace::name_in`].
-    pub(crate) fn new_name<'a>(&self, parent: u64, name: &'a OsStr) -> Result<&'a str, FsError> {
-        self.names.name_in(parent, name).map_err(|error| match error.errno {
-            libc::ENOENT => FsError::of(libc::EILSEQ),
-            _ => error,
-        })
-    }
-
     /// What is in a folder that is being renamed is at two places.
     ///
     /// # Errors
@@ -104,7 +94,7 @@ impl<S: ObjectStore> Changes<S> {
         caller: Caller,
     ) -> Result<Node, FsError> {
         self.check_not_moving(parent)?;
-        let name = self.new_name(parent, name)?;
+        let name = self.new_name(parent, name, FileKind::Folder)?;
         let asked_ms = match self.lookups.resolve(parent, name)? {
             NameStatus::Present(..) => return Err(FsError::of(libc::EEXIST)),
             NameStatus::Absent(asked_ms) => asked_ms,
@@ -203,7 +193,7 @@ impl<S: ObjectStore> Changes<S> {
         self.check_not_moving(from_parent)?;
         self.check_not_moving(to_parent)?;
         let from = (from_parent, self.names.name_in(from_parent, from_name)?);
-        let to = (to_parent, self.new_name(to_parent, to_name)?);
+        let to = (to_parent, self.new_name(to_parent, to_name, FileKind::File)?);
         let status = self.lookups.resolve(from.0, from.1)?;
         if !matches!(status, NameStatus::Present(FileKind::File, _)) {
             // Before the new name is looked at: half of the objects may have it.

@@ -5,8 +5,13 @@ use std::sync::Arc;
 use flatout_engine::{Dialect, Entry, Error, ErrorKind};
 use flatout_wire::location::Location;
 
+use crate::attributes::FileKind;
 use crate::fs_error::FsError;
 use crate::store::{ListingPages, ObjectStore};
+
+/// The longest key, in bytes.
+const S3_KEY_MOST: usize = 1024;
+const OSS_KEY_MOST: usize = 1023;
 
 /// The part of an origin that a tree shows.
 #[derive(Clone, Debug)]
@@ -104,6 +109,20 @@ impl FolderLocation {
                 Ok(folder.with_key(key).ok_or_else(unlisted)?)
             }
             FolderLocation::Buckets(_) => Err(FsError::of(libc::EISDIR)),
+        }
+    }
+
+    /// Whether a key may be so long: the origin would say so of a file when it is closed.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    pub(crate) fn check_room(&self, name: &str, kind: FileKind) -> Result<(), FsError> {
+        let FolderLocation::Prefix(folder) = self else { return Ok(()) };
+        let most = if matches!(folder, Location::Oss { .. }) { OSS_KEY_MOST } else { S3_KEY_MOST };
+        let slash = usize::from(kind == FileKind::Folder);
+        match folder.key().len() + name.len() + slash > most {
+            true => Err(FsError::of(libc::ENAMETOOLONG)),
+            false => Ok(()),
         }
     }
 

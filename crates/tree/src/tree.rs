@@ -363,7 +363,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         mode: OpenMode,
         caller: Caller,
     ) -> Result<(Node, OpenedFile), FsError> {
-        let name = self.changes.new_name(parent, name)?;
+        let name = self.changes.new_name(parent, name, FileKind::File)?;
         match self.lookups.resolve(parent, name)? {
             NameStatus::Present(..) if exclusive => Err(FsError::of(libc::EEXIST)),
             NameStatus::Present(FileKind::Folder, _) => Err(FsError::of(libc::EISDIR)),

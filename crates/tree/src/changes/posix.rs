@@ -140,7 +140,7 @@ impl<S: ObjectStore> Changes<S> {
             return Err(no_marker(libc::EOPNOTSUPP));
         }
         self.check_not_moving(parent)?;
-        let name = self.new_name(parent, name)?;
+        let name = self.new_name(parent, name, FileKind::File)?;
         if let NameStatus::Present(..) = self.lookups.resolve(parent, name)? {
             return Err(FsError::of(libc::EEXIST));
         }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::memory::Memory;
 use crate::renames::Records;
 use crate::takeovers::Process;
-use crate::writes::{closed, create, open, read, write};
+use crate::writes::{closed, create, open, read, to_write, write};
 use crate::{ROOT, find, ino, minute, names, nobody};
 
 fn os(name: &str) -> &OsStr {
@@ -86,6 +86,34 @@ fn a_file_that_is_written_can_be_removed() {
     assert_eq!((closed(&tree, second), closed(&tree, first)), (Ok(()), Ok(())));
     assert_eq!(memory.object("x").unwrap().bytes, b"second");
     assert_eq!(find(&tree, "x").unwrap().attributes.size, 6);
+}
+
+/// Not at its close, when what was written is lost.
+#[test]
+fn a_key_that_is_too_long_is_refused_before_anything_is_written() {
+    let memory = Memory::with(&["there"]);
+    let tree = memory.tree(minute());
+    let make = |parent: u64, name: &str| {
+        let made = tree.make_folder(parent, OsStr::new(name), 0o755, nobody());
+        made.map(|node| node.id).map_err(|error| error.errno)
+    };
+    let create = |parent: u64, name: &str| {
+        let made = tree.create(parent, OsStr::new(name), false, to_write(), nobody());
+        made.map(|(_, opened)| closed(&tree, opened.handle).unwrap()).map_err(|error| error.errno)
+    };
+    // 999 bytes with the `/` at its end.
+    let mut parent = ROOT;
+    for bytes in [249, 249, 249, 248] {
+        parent = make(parent, &"x".repeat(bytes)).unwrap();
+    }
+    assert_eq!(create(parent, &"f".repeat(1025 - 999)), Err(libc::ENAMETOOLONG));
+    assert_eq!(create(parent, &"f".repeat(1024 - 999)), Ok(()));
+    assert_eq!(make(parent, &"d".repeat(1024 - 999)), Err(libc::ENAMETOOLONG));
+    assert!(make(parent, &"d".repeat(1023 - 999)).is_ok());
+    let (from, to) = (OsStr::new("there"), "t".repeat(1025 - 999));
+    let renamed = tree.rename((ROOT, from), (parent, OsStr::new(&to)), false);
+    assert_eq!(renamed.map_err(|error| error.errno), Err(libc::ENAMETOOLONG));
+    assert_eq!(memory.object("there").unwrap().bytes, b"content of there");
 }
 
 #[test]
