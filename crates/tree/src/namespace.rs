@@ -192,12 +192,15 @@ impl<S: ObjectStore> Namespace<S> {
         let inode = table.get_mut(ino)?;
         inode.has_changed = false;
         let Inode { number, generation, kind, .. } = *inode;
+        // One that is written on after its name has gone.
+        let links = u32::from(!inode.is_replaced());
         let lifetime = match ino {
             ROOT => Duration::from_millis(self.lifetimes.attributes_ms),
             _ => self.lifetime_left(&fact),
         };
         let posix = self.posix(table, ino);
         let attributes = self.attributes_from(number, kind, &fact, posix.as_deref());
+        let attributes = Attributes { links, ..attributes };
         Some(Node { id: ino, generation, attributes, lifetime })
     }
 

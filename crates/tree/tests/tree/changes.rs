@@ -69,8 +69,10 @@ fn a_file_that_is_written_can_be_removed() {
         if publishes {
             tree.sync(handle).unwrap();
         }
-        assert_eq!(remove(&tree, ROOT, "x"), Ok(()));
+        let node = find(&tree, "x").unwrap();
+        assert_eq!((remove(&tree, ROOT, "x"), node.attributes.links), (Ok(()), 1));
         assert_eq!(find(&tree, "x").map(drop), Err(libc::ENOENT));
+        assert_eq!(tree.attributes(node.id).unwrap().attributes.links, 0);
         // Temporary files are used like this.
         write(&tree, handle, 3, b"def").unwrap();
         assert_eq!(read(&tree, handle, 0, 9).unwrap(), b"abcdef");
