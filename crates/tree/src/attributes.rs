@@ -51,6 +51,16 @@ pub struct Attributes {
     pub source: AttributeSource,
 }
 
+impl Attributes {
+    /// Of a folder whose names this mount has changed since its times were set, unless another client has set
+    /// them (`changed`) later.
+    pub(crate) fn show_touched(&mut self, touched_s: i64, changed: Option<Time>) {
+        if changed.is_none_or(|changed| changed.s <= touched_s) {
+            (self.modified_s, self.modified_ns, self.changed_s) = (touched_s, 0, touched_s);
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     File,

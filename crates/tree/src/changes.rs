@@ -19,7 +19,7 @@ use crate::folder_rename::{FolderRename, RenameRecord, rename};
 use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
-use crate::posix::Posix;
+use crate::posix::{Posix, Time};
 use crate::store::ObjectStore;
 use crate::writers::Writers;
 
@@ -82,6 +82,7 @@ impl<S: ObjectStore> Changes<S> {
         let now_ms = self.names.now_ms();
         let mut table = self.names.table();
         table.removed(parent, name, kind, now_ms);
+        self.names.touch(&mut table, &[parent]);
         table.keep_emptied(parent, now_ms);
         self.names.settle(&mut table);
     }
@@ -101,7 +102,9 @@ impl<S: ObjectStore> Changes<S> {
         };
         let location = self.names.location_of(&self.names.table(), parent)?;
         let FolderLocation::Prefix(folder) = &location else { return Err(FsError::of(libc::EPERM)) };
-        let posix = self.names.made_by(permissions, caller);
+        let mut posix = self.names.made_by(permissions, caller);
+        let now = Time { s: i64::from(now_s(&self.names)), ns: 0 };
+        posix.iter_mut().for_each(|posix| Arc::make_mut(posix).changed = Some(now));
         let markers = self.names.config.folder_markers || posix.is_some();
         if markers {
             let key = format!("{}{name}/", folder.key());
@@ -119,6 +122,7 @@ impl<S: ObjectStore> Changes<S> {
         if let Some(posix) = posix {
             table.set_posix(ino, posix, &Fact::folder(now_ms), now_ms);
         }
+        self.names.touch(&mut table, &[parent]);
         let status = NameStatus::Present(FileKind::Folder, Fact::folder(now_ms));
         self.names.looked_up(&mut table, parent, name, status)
     }
@@ -321,6 +325,7 @@ impl<S: ObjectStore> Changes<S> {
             let posix = self.names.posix(&table, ino);
             table.rename(ino, to, now_ms);
             table.rewrite_described(ino, self.writers.fact(&copied.stored), posix);
+            self.names.touch(&mut table, &[from.0, to.0]);
             if from.0 != to.0 {
                 table.keep_emptied(from.0, now_ms);
             }
@@ -388,6 +393,7 @@ impl<S: ObjectStore> Changes<S> {
         let now_ms = self.names.now_ms();
         let mut table = self.names.table();
         table.rename(ino, to, now_ms);
+        self.names.touch(&mut table, &[from.0, to.0]);
         if is_empty {
             table.set_made_here(ino, true, now_ms);
         }

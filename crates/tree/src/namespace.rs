@@ -200,7 +200,10 @@ impl<S: ObjectStore> Namespace<S> {
         };
         let posix = self.posix(table, ino);
         let attributes = self.attributes_from(number, kind, &fact, posix.as_deref());
-        let attributes = Attributes { links, ..attributes };
+        let mut attributes = Attributes { links, ..attributes };
+        if let Some(touched_s) = table.touched_s(ino) {
+            attributes.show_touched(i64::from(touched_s), posix.and_then(|posix| posix.changed));
+        }
         Some(Node { id: ino, generation, attributes, lifetime })
     }
 

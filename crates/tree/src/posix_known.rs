@@ -75,6 +75,14 @@ impl<S: ObjectStore> Namespace<S> {
         self.keeps_attributes().then(|| Arc::new(made()))
     }
 
+    /// This mount has changed the names of these folders.
+    pub(crate) fn touch(&self, table: &mut InodeTable, folders: &[u64]) {
+        if self.keeps_attributes() {
+            let now_s = u32::try_from(self.store.unix_s()).unwrap_or(u32::MAX);
+            folders.iter().for_each(|folder| table.set_touched(*folder, Some(now_s)));
+        }
+    }
+
     /// Asks for the metadata of these nodes, where it is not known; where the origin refuses one of them, for
     /// the others all the same.
     ///

@@ -291,6 +291,7 @@ impl<S: ObjectStore> Writers<S> {
         table.begin_writing(ino, writer.size.clone());
         // With the attributes of who has made it.
         let node = self.names.node_of(&mut table, ino).unwrap_or(node);
+        self.names.touch(&mut table, &[parent]);
         drop(table);
         Ok((node, self.begin(open, ino, writer, (mode, caller))))
     }

@@ -82,7 +82,7 @@ impl<S: ObjectStore> Changes<S> {
         }
         // A writer may have ended since.
         self.names.learn_posix(&[node])?;
-        let (etag, posix) = {
+        let (etag, posix, touched_s) = {
             let table = self.names.table();
             // Its name is another file's by now.
             let inode = table.get(node).filter(|inode| !inode.is_replaced());
@@ -94,7 +94,14 @@ impl<S: ObjectStore> Changes<S> {
             if posix.modified.is_none() && inode.fact.modified_s != 0 {
                 posix.modified = Some(Time { s: i64::from(table.known_fact(inode).modified_s), ns: 0 });
             }
-            (inode.fact.etag.sent(), posix)
+            // What changes its names is told by this mount alone until now.
+            let touched_s = table.touched_s(node);
+            if let Some(touched_s) = touched_s.map(i64::from)
+                && posix.changed.is_none_or(|changed| changed.s <= touched_s)
+            {
+                posix.modified = Some(Time { s: touched_s, ns: 0 });
+            }
+            (inode.fact.etag.sent(), posix, touched_s)
         };
         let (posix, options) = changed(posix, &mut change)?;
         let stored = match kind {
@@ -105,6 +112,10 @@ impl<S: ObjectStore> Changes<S> {
             self.writers.on_moved(node, &location, &stored);
         }
         self.keep(node, kind, posix, &stored);
+        let mut table = self.names.table();
+        if kind == FileKind::Folder && table.touched_s(node) == touched_s {
+            table.set_touched(node, None);
+        }
         Ok(())
     }
 
@@ -163,6 +174,7 @@ impl<S: ObjectStore> Changes<S> {
         let mut table = self.names.table();
         let ino = table.keep(parent, name, FileKind::File, fact.clone());
         table.rewrite_described(ino, fact.clone(), Some(Arc::new(posix)));
+        self.names.touch(&mut table, &[parent]);
         self.names.looked_up(&mut table, parent, name, NameStatus::Present(FileKind::File, fact))
     }
 

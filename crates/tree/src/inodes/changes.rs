@@ -240,6 +240,17 @@ impl InodeTable {
         folder.map_or(0, |folder| folder.changed_ms)
     }
 
+    /// This mount has changed the names of a folder: that is its time, until one is set.
+    pub(crate) fn set_touched(&mut self, folder: u64, at_s: Option<u32>) {
+        if let Some(folder) = self.folder_mut(folder) {
+            folder.touched_s = at_s;
+        }
+    }
+
+    pub(crate) fn touched_s(&self, folder: u64) -> Option<u32> {
+        self.get(folder).and_then(|inode| inode.folder.as_deref()).and_then(|folder| folder.touched_s)
+    }
+
     /// Whether a later answer says that the name is gone.
     pub(crate) fn is_denied(&self, parent: u64, name: &str, asked_ms: u64) -> bool {
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());

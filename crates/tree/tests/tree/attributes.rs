@@ -139,6 +139,44 @@ fn attributes_of_an_open_file_go_with_its_content() {
     assert_eq!(shown(&memory.tree(kept()), "long").mode, 0o640);
 }
 
+/// As on a disk, until its times are set.
+#[test]
+fn a_folder_tells_when_its_names_were_changed() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let folder = tree.make_folder(ROOT, os("d"), 0o755, user()).unwrap().id;
+    let times = |tree: &TreeOf<Memory>| (shown(tree, "d").modified_s, shown(tree, "d").changed_s);
+    let made_s = times(&tree).0;
+    assert_eq!(times(&tree), (made_s, made_s));
+    let later = |work: &dyn Fn()| {
+        memory.0.clock_ms.fetch_add(10_000, Relaxed);
+        work();
+        let (modified_s, changed_s) = times(&tree);
+        (modified_s - made_s, changed_s - made_s)
+    };
+    let opened = |name: &str| tree.create(folder, os(name), false, to_write(), user()).unwrap().1.handle;
+    assert_eq!(later(&|| closed(&tree, opened("f")).unwrap()), (10, 10));
+    let written = || {
+        let handle = open(&tree, "d/f", to_write()).unwrap().handle;
+        write(&tree, handle, 0, b"x").unwrap();
+        closed(&tree, handle).unwrap();
+    };
+    assert_eq!(later(&written), (10, 10), "the content of a file is no name");
+    let link = || assert!(tree.make_link(folder, os("l"), os("f"), user()).is_ok());
+    assert_eq!(later(&link), (30, 30));
+    assert_eq!(later(&|| tree.rename((folder, os("f")), (ROOT, os("f")), false).unwrap()), (40, 40));
+    assert_eq!(later(&|| tree.remove_file(folder, os("l")).unwrap()), (50, 50));
+    let made = || assert!(tree.make_folder(folder, os("e"), 0o700, user()).is_ok());
+    assert_eq!(later(&made), (60, 60));
+    // A change of its mode tells others, too.
+    assert_eq!(later(&|| change(&tree, "d", mode(0o700)).unwrap()), (60, 70));
+    assert_eq!(times(&memory.tree(kept())), (made_s + 60, made_s + 70));
+    // cp -a sets the time that a folder had when all is in it.
+    assert_eq!(later(&|| tree.remove_folder(folder, os("e")).unwrap()), (80, 80));
+    assert_eq!(later(&|| change(&tree, "d", modified(made_s + 5, 0)).unwrap()), (5, 90));
+    assert_eq!(times(&memory.tree(kept())), (made_s + 5, made_s + 90));
+}
+
 /// As on a disk: whoever changes a program cannot make it run as its owner by that.
 #[test]
 fn what_somebody_else_writes_does_not_run_as_its_owner() {

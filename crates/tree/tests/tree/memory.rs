@@ -566,7 +566,7 @@ impl ObjectStore for Memory {
     }
 
     fn unix_s(&self) -> i64 {
-        1_600_000_000
+        1_599_999_000 + (self.now_ms() / 1_000) as i64
     }
 }
 
