@@ -102,9 +102,9 @@ impl<S: ObjectStore> Changes<S> {
         };
         let location = self.names.location_of(&self.names.table(), parent)?;
         let FolderLocation::Prefix(folder) = &location else { return Err(FsError::of(libc::EPERM)) };
-        let mut posix = self.names.made_by(permissions, caller);
+        let posix = self.made(parent, FileKind::Folder, permissions, caller)?;
         let now = Time { s: i64::from(now_s(&self.names)), ns: 0 };
-        posix.iter_mut().for_each(|posix| Arc::make_mut(posix).changed = Some(now));
+        let posix = posix.map(|posix| Posix { changed: Some(now), ..posix });
         let markers = self.names.config.folder_markers || posix.is_some();
         if markers {
             let key = format!("{}{name}/", folder.key());
@@ -120,7 +120,7 @@ impl<S: ObjectStore> Changes<S> {
         // Nothing had the name when it was asked for: the folder is empty.
         table.set_listing(ino, Arc::new(self.names.empty_listing(asked_ms)));
         if let Some(posix) = posix {
-            table.set_posix(ino, posix, &Fact::folder(now_ms), now_ms);
+            table.set_posix(ino, Arc::new(posix), &Fact::folder(now_ms), now_ms);
         }
         self.names.touch(&mut table, &[parent]);
         let status = NameStatus::Present(FileKind::Folder, Fact::folder(now_ms));

@@ -27,7 +27,7 @@ const FILE: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const AS_OWNER: u32 = 0o4000;
-const AS_GROUP: u32 = 0o2000;
+pub(crate) const AS_GROUP: u32 = 0o2000;
 const GROUP_RUNS: u32 = 0o10;
 
 /// The name of the metadata by which an upload is told from any other, where its answer was lost.

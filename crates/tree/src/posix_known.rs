@@ -13,7 +13,7 @@ use crate::folder_location::FolderLocation;
 use crate::fs_error::FsError;
 use crate::inodes::InodeTable;
 use crate::namespace::Namespace;
-use crate::posix::Posix;
+use crate::posix::{AS_GROUP, Posix};
 use crate::store::ObjectStore;
 
 /// HEADs at a time.
@@ -64,15 +64,26 @@ impl<S: ObjectStore> Namespace<S> {
         !self.keeps_attributes() || self.posix(table, ino).is_some()
     }
 
-    /// Of what this caller makes.
-    pub(crate) fn made_by(&self, permissions: u32, caller: Caller) -> Option<Arc<Posix>> {
-        let made = || Posix {
-            mode: Some(permissions & 0o7777),
-            uid: Some(caller.uid),
-            gid: Some(caller.gid),
-            ..Posix::default()
-        };
-        self.keeps_attributes().then(|| Arc::new(made()))
+    /// Of what this caller makes in a folder whose metadata is known. One with the set-group-ID bit gives its
+    /// group to all that is made in it, and the bit to its folders.
+    pub(crate) fn made_by(
+        &self,
+        caller: Caller,
+        permissions: u32,
+        kind: FileKind,
+        (table, parent): (&InodeTable, u64),
+    ) -> Option<Posix> {
+        if !self.keeps_attributes() {
+            return None;
+        }
+        let folder = self.posix(table, parent);
+        let of_folder =
+            |of: fn(&Posix) -> Option<u32>, else_: u32| folder.as_deref().and_then(of).unwrap_or(else_);
+        let gives_group = of_folder(|folder| folder.mode, self.config.folder_mode) & AS_GROUP != 0;
+        let gid = if gives_group { of_folder(|folder| folder.gid, self.config.gid) } else { caller.gid };
+        let bit = if gives_group && kind == FileKind::Folder { AS_GROUP } else { 0 };
+        let mode = Some(permissions & 0o7777 | bit);
+        Some(Posix { mode, uid: Some(caller.uid), gid: Some(gid), ..Posix::default() })
     }
 
     /// This mount has changed the names of these folders.

@@ -373,7 +373,10 @@ impl<S: ObjectStore> Files for TreeOf<S> {
                 let opened = self.open(node.id, mode, caller).inspect_err(|_| self.forget(node.id, 1))?;
                 Ok((node, opened))
             }
-            NameStatus::Absent(_) => self.writers.create((parent, name), exclusive, mode, caller),
+            NameStatus::Absent(_) => {
+                self.names.learn_posix(&[parent])?;
+                self.writers.create((parent, name), exclusive, mode, caller)
+            }
         }
     }
 

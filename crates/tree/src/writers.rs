@@ -282,7 +282,8 @@ impl<S: ObjectStore> Writers<S> {
         if open.contains_key(&ino) {
             return Err(FsError::of(libc::EEXIST));
         }
-        let kept = (self.kept_of(ino), self.names.made_by(mode.permissions, caller));
+        let posix = self.names.made_by(caller, mode.permissions, FileKind::File, (&table, parent));
+        let kept = (self.kept_of(ino), posix.map(Arc::new));
         let writer = Arc::new(FileWriter::of_new(store.clone(), &self.buffers, location, condition, kept));
         table.rewrite(ino, fact.clone());
         let status = NameStatus::Present(FileKind::File, fact);

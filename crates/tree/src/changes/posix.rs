@@ -139,6 +139,19 @@ impl<S: ObjectStore> Changes<S> {
         }
     }
 
+    /// What is said of a name that this caller makes in a folder; `None` where nothing is kept.
+    pub(super) fn made(
+        &self,
+        parent: u64,
+        kind: FileKind,
+        permissions: u32,
+        caller: Caller,
+    ) -> Result<Option<Posix>, FsError> {
+        self.names.learn_posix(&[parent])?;
+        let table = self.names.table();
+        Ok(self.names.made_by(caller, permissions, kind, (&table, parent)))
+    }
+
     /// Makes a symbolic link, and counts one lookup of its inode.
     pub(crate) fn make_link(
         &self,
@@ -147,22 +160,15 @@ impl<S: ObjectStore> Changes<S> {
         target: &OsStr,
         caller: Caller,
     ) -> Result<Node, FsError> {
-        if !self.names.keeps_attributes() {
-            return Err(no_marker(libc::EOPNOTSUPP));
-        }
+        let made = self.made(parent, FileKind::File, 0o777, caller)?;
+        let made = made.ok_or_else(|| no_marker(libc::EOPNOTSUPP))?;
         self.check_not_moving(parent)?;
         let name = self.new_name(parent, name, FileKind::File)?;
         if let NameStatus::Present(..) = self.lookups.resolve(parent, name)? {
             return Err(FsError::of(libc::EEXIST));
         }
         let location = self.names.object(&self.names.table(), parent, name)?;
-        let posix = Posix {
-            mode: Some(0o777),
-            uid: Some(caller.uid),
-            gid: Some(caller.gid),
-            is_link: true,
-            ..Posix::default()
-        };
+        let posix = Posix { is_link: true, ..made };
         let bytes = Arc::new(target.as_bytes().to_vec());
         let options = posix.options(FileKind::File);
         let made = self.names.store.put(&location, bytes, &options, Condition::Absent);

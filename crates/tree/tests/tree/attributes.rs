@@ -139,6 +139,31 @@ fn attributes_of_an_open_file_go_with_its_content() {
     assert_eq!(shown(&memory.tree(kept()), "long").mode, 0o640);
 }
 
+/// As on a disk, for folders that a group works in together.
+#[test]
+fn a_folder_with_the_group_bit_gives_its_group_to_what_is_made_in_it() {
+    let memory = Memory::new();
+    let tree = memory.tree(kept());
+    let folder = tree.make_folder(ROOT, os("d"), 0o755, user()).unwrap().id;
+    change(&tree, "d", AttributeChanges { gid: Some(7), ..mode(0o2775) }).unwrap();
+    // Also in a mount that has not seen the folder.
+    for (tree, name) in [(&tree, "here"), (&memory.tree(kept()), "there")] {
+        let parent = ino(tree, "d");
+        assert_eq!(parent, folder);
+        let inner = tree.make_folder(parent, os(name), 0o750, user()).unwrap();
+        assert_eq!(owned(&inner.attributes), (0o2750, 1000, 7));
+        let mode = OpenMode { permissions: 0o640, ..to_write() };
+        let (file, opened) = tree.create(parent, os(&format!("{name}.txt")), false, mode, user()).unwrap();
+        assert_eq!(owned(&file.attributes), (0o640, 1000, 7));
+        closed(tree, opened.handle).unwrap();
+        let link = tree.make_link(inner.id, os("link"), os("x"), user()).unwrap();
+        assert_eq!(owned(&link.attributes), (0o777, 1000, 7));
+    }
+    let other = memory.tree(kept());
+    assert_eq!(owned(&shown(&other, "d/here")), (0o2750, 1000, 7));
+    assert_eq!(owned(&shown(&other, "d/there.txt")), (0o640, 1000, 7));
+}
+
 /// As on a disk, until its times are set.
 #[test]
 fn a_folder_tells_when_its_names_were_changed() {
