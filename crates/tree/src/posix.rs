@@ -13,7 +13,6 @@
 //! `NAME/`, whose type is application/x-directory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use base64_simd::STANDARD;
 use flatout_wire::object_options::ObjectOptions;
@@ -114,7 +113,7 @@ impl Posix {
     }
 
     /// As [`Posix::options`]; none where attributes are not kept.
-    pub(crate) fn options_of(posix: Option<&Arc<Posix>>, kind: FileKind) -> ObjectOptions {
+    pub(crate) fn options_of(posix: Option<&Posix>, kind: FileKind) -> ObjectOptions {
         posix.map_or_else(ObjectOptions::default, |posix| posix.options(kind))
     }
 

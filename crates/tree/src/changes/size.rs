@@ -40,7 +40,7 @@ impl<S: ObjectStore> Changes<S> {
                 return Err(FsError::of(libc::ESTALE));
             }
             posix.iter_mut().for_each(|posix| Arc::make_mut(posix).on_written());
-            let options = Posix::options_of(posix.as_ref(), FileKind::File);
+            let options = Posix::options_of(posix.as_deref(), FileKind::File);
             let stored = self.names.store.put(&location, Arc::default(), &options, Condition::None)?;
             self.writers.outdate_readers(node);
             let fact = self.writers.fact(&stored);

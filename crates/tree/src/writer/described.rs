@@ -16,7 +16,7 @@ impl<S: ObjectStore> Work<S> {
     pub(super) fn begin_described(&mut self) -> ObjectOptions {
         self.shown.forget_learned();
         self.described = self.shown.posix();
-        Posix::options_of(self.described.as_ref(), FileKind::File)
+        Posix::options_of(self.described.as_deref(), FileKind::File)
     }
 
     /// What the published version is described by; `None` where that is not known.
