@@ -45,8 +45,8 @@ pub struct Attributes {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// 1, and 0 once the name has gone. The subfolders of a folder are not counted, and find(1) takes 2 as "no
-    /// subfolders".
+    /// 1, and 0 once the name has gone. The subfolders of a folder are not counted, and find(1) takes 2 as
+    /// "no subfolders".
     pub links: u32,
     pub source: AttributeSource,
 }

@@ -68,7 +68,7 @@ pub(crate) struct Folder {
     made_here: bool,
     /// When this mount last changed its names: no older listing is read from its start.
     changed_ms: u64,
-    /// The same in seconds since 1970, where it is shown as the folder's time, and no time was set since.
+    /// When this mount last changed its names, in seconds since 1970; `None` where a time was set since.
     touched_s: Option<u32>,
     /// Names that exist here, and perhaps nowhere else: files that are being written, and folders that were
     /// made here.

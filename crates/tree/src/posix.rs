@@ -122,8 +122,8 @@ impl Posix {
         self.modified.is_some() || self.accessed.is_some() || self.changed.is_some()
     }
 
-    /// Somebody other than root writes it: a program does not run as its owner or group any more. `None` where
-    /// it never did. As the kernel has it, the group's bit means that only where the group may run it.
+    /// Somebody other than root writes it: a program does not run as its owner or group any more. `None`
+    /// where it never did. As the kernel has it, the group's bit means that only where the group may run it.
     pub(crate) fn without_privileges(&self) -> Option<Posix> {
         let mode = self.mode?;
         let of_group = if mode & GROUP_RUNS == 0 { 0 } else { AS_GROUP };
