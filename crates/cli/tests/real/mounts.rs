@@ -44,6 +44,11 @@ impl Mount {
         self.point.join(name)
     }
 
+    /// What it has said so far.
+    pub fn log(&self) -> String {
+        self.guard.log()
+    }
+
     /// A new path beside it.
     pub fn beside(&self, name: &str) -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);

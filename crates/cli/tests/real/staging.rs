@@ -1,15 +1,18 @@
 //! Files that are written in any order, through a mount of a bucket of MinIO, by fsx: it compares each byte
-//! that it reads with what it has written.
+//! that it reads with what it has written. And parts of long objects, of which a bucket copies the rest.
 //!
 //! FLATOUT_FSX=1000000 cargo test -p flatout-cli --test real staging::     as many operations
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use crate::bytes;
 use crate::guard::installed;
 use crate::minio::{Bucket, cache};
 use crate::mounts::Mount;
 use crate::program::run;
+use crate::versitygw;
 
 fn operations() -> u64 {
     std::env::var("FLATOUT_FSX").map_or(1500, |count| count.parse().unwrap())
@@ -75,4 +78,48 @@ fn fsx_finds_every_byte() {
     assert!(ended.success(), "{:?}", fs::read_dir(&folder).unwrap().collect::<Vec<_>>());
     assert!(looks > 0);
     run(Command::new("cmp").arg(mount.at("file")).arg(reader.at("file"))).clean();
+}
+
+/// Pieces of a long object are written here and there, as a disk has them.
+#[track_caller]
+fn check_pieces(bucket: &Bucket) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = |name: &str| at(name).to_str().unwrap().to_owned();
+    let mut expected = bytes(40 << 20);
+    fs::write(at("long"), &expected).unwrap();
+    // With a checksum of the whole, and without.
+    run(&mut bucket.flatout(&["cp", &text("long"), &bucket.s3("ours")])).clean();
+    bucket.put("theirs", &expected, &[]);
+    let endpoint = bucket.curl.url.clone();
+    let options = ["--endpoint-url", &endpoint, "--staging", &text("staging")];
+    let mount = Mount::start(&bucket.flatout(&[]), &format!("s3://{}", bucket.name), &options);
+    let places = [7, (12 << 20) - 3, (40 << 20) - 100];
+    for round in 0..2_usize {
+        let piece = vec![round as u8; 100_000];
+        for place in places {
+            let end = expected.len().max(place + piece.len());
+            expected.resize(end, 0);
+            expected[place..place + piece.len()].copy_from_slice(&piece);
+        }
+        for name in ["ours", "theirs"] {
+            let file = fs::OpenOptions::new().write(true).open(mount.at(name)).unwrap();
+            for place in places {
+                file.write_all_at(&piece, place as u64).unwrap();
+            }
+            file.sync_all().unwrap_or_else(|error| panic!("{name}: {error}: {}", mount.log()));
+            run(&mut bucket.flatout(&["cp", &bucket.s3(name), &text("back")])).clean();
+            assert!(fs::read(at("back")).unwrap() == expected, "{name}: other bytes");
+        }
+    }
+}
+
+#[test]
+fn pieces_of_a_long_object_are_written_at_minio() {
+    check_pieces(&Bucket::new("staged-pieces"));
+}
+
+#[test]
+fn pieces_of_a_long_object_are_written_at_versitygw() {
+    check_pieces(&versitygw::bucket("staged-pieces"));
 }

@@ -171,11 +171,18 @@ impl Upload {
         match self.dialect() {
             Dialect::Oss => Some(ChecksumForm::Crc(Algorithm::Crc64Xz)),
             // An upload with a CRC needs that of every part, and MinIO states none of a part that it copied.
-            Dialect::S3 if self.continues.is_some() => {
+            Dialect::S3 if self.copies_parts() => {
                 self.transfer.gate.upload_checksum().map(|_| ChecksumForm::Md5)
             }
             Dialect::S3 | Dialect::Plain => self.transfer.gate.upload_checksum(),
         }
+    }
+
+    /// Whether the origin copies some of it from another object.
+    fn copies_parts(&self) -> bool {
+        let is_edited =
+            self.edits.as_ref().is_some_and(|edits| edits.parts.iter().any(|part| part.is_copied));
+        self.continues.is_some() || is_edited
     }
 
     /// How the next part is hashed. An origin that overlooked the CRC of a part is not told that of another.
@@ -228,11 +235,8 @@ impl Upload {
     /// Whether the origin refused the form of the checksum, so that another one is tried.
     pub(super) fn steps_down(&self, failure: &Failure, tried: Option<ChecksumForm>) -> bool {
         // Other bytes than were sent are no reason to send the next without a checksum.
-        // One that continues an object has a form of its own, and there is no other.
-        if self.dialect() != Dialect::S3
-            || self.continues.is_some()
-            || failure.reason == Some(Reason::Mismatch)
-        {
+        // One that copies parts has a form of its own, and there is no other.
+        if self.dialect() != Dialect::S3 || self.copies_parts() || failure.reason == Some(Reason::Mismatch) {
             return false;
         }
         let words = failure.error.cause().to_ascii_lowercase();
