@@ -120,7 +120,7 @@ impl<S: ObjectStore> Changes<S> {
         // Nothing had the name when it was asked for: the folder is empty.
         table.set_listing(ino, Arc::new(self.names.empty_listing(asked_ms)));
         if let Some(posix) = posix {
-            table.set_posix(ino, Arc::new(posix), &Fact::folder(now_ms), now_ms);
+            self.names.set_posix(&mut table, ino, Arc::new(posix), &Fact::folder(now_ms), now_ms);
         }
         self.names.touch(&mut table, &[parent]);
         let status = NameStatus::Present(FileKind::Folder, Fact::folder(now_ms));
@@ -324,7 +324,7 @@ impl<S: ObjectStore> Changes<S> {
             let mut table = self.names.table();
             let posix = self.names.posix(&table, ino);
             table.rename(ino, to, now_ms);
-            table.rewrite_described(ino, self.writers.fact(&copied.stored), posix);
+            self.names.rewrite_described(&mut table, ino, self.writers.fact(&copied.stored), posix);
             self.names.touch(&mut table, &[from.0, to.0]);
             if from.0 != to.0 {
                 table.keep_emptied(from.0, now_ms);

@@ -198,7 +198,7 @@ impl<S: ObjectStore> Namespace<S> {
             ROOT => Duration::from_millis(self.lifetimes.attributes_ms),
             _ => self.lifetime_left(&fact),
         };
-        let posix = self.posix(table, ino);
+        let posix = self.shown_posix(table, ino);
         let attributes = self.attributes_from(number, kind, &fact, posix.as_deref());
         let mut attributes = Attributes { links, ..attributes };
         if let Some(touched_s) = table.touched_s(ino) {

@@ -30,19 +30,13 @@ impl InodeTable {
         self.posix.get(ino, is_folder, &inode.fact, now_ms, lifetime_ms).cloned()
     }
 
-    /// This mount has made a version of a file; `posix` where it is known what its metadata says.
-    pub(crate) fn rewrite_described(&mut self, ino: u64, fact: Fact, posix: Option<Arc<Posix>>) {
-        self.rewrite(ino, fact.clone());
-        if let Some(posix) = posix {
-            self.set_posix(ino, posix, &fact, fact.asked_ms);
+    /// However old it is.
+    fn last_posix(&self, ino: u64) -> Option<Arc<Posix>> {
+        if let Some(written) = self.written(ino) {
+            return written.posix();
         }
-    }
-
-    /// It is of the version that `fact` tells of.
-    pub(crate) fn set_posix(&mut self, ino: u64, posix: Arc<Posix>, fact: &Fact, asked_ms: u64) {
-        if self.get(ino).is_some() {
-            self.posix.set(ino, posix, fact, asked_ms);
-        }
+        let inode = self.get(ino)?;
+        self.posix.last(ino, inode.kind == FileKind::Folder, &inode.fact).cloned()
     }
 }
 
@@ -57,6 +51,41 @@ impl<S: ObjectStore> Namespace<S> {
             return None;
         }
         table.posix(ino, self.now_ms(), self.lifetimes.attributes_ms)
+    }
+
+    /// What an answer shows: it may have become too old since the answer was begun.
+    pub(crate) fn shown_posix(&self, table: &InodeTable, ino: u64) -> Option<Arc<Posix>> {
+        self.keeps_attributes().then(|| table.last_posix(ino)).flatten()
+    }
+
+    /// Keeps it for a node, of the version that `fact` tells of.
+    pub(crate) fn set_posix(
+        &self,
+        table: &mut InodeTable,
+        ino: u64,
+        posix: Arc<Posix>,
+        fact: &Fact,
+        asked_ms: u64,
+    ) {
+        if table.get(ino).is_some() {
+            let ago_s = self.now_ms().saturating_sub(asked_ms) / 1000;
+            let asked_s = self.store.unix_s().saturating_sub_unsigned(ago_s);
+            table.posix.set(ino, posix, fact, asked_ms, asked_s);
+        }
+    }
+
+    /// This mount has made a version of a file; `posix` where it is known what its metadata says.
+    pub(crate) fn rewrite_described(
+        &self,
+        table: &mut InodeTable,
+        ino: u64,
+        fact: Fact,
+        posix: Option<Arc<Posix>>,
+    ) {
+        table.rewrite(ino, fact.clone());
+        if let Some(posix) = posix {
+            self.set_posix(table, ino, posix, &fact, fact.asked_ms);
+        }
     }
 
     /// Whether the attributes of a node can be told without asking.
@@ -163,7 +192,7 @@ impl<S: ObjectStore> Namespace<S> {
         // The version that is known, also where the object is another by now: its own question is still to
         // come then.
         if let Some(fact) = table.get(ino).map(|inode| inode.fact.clone()) {
-            table.set_posix(ino, Arc::new(posix), &fact, asked_ms);
+            self.set_posix(&mut table, ino, Arc::new(posix), &fact, asked_ms);
         }
         Ok(())
     }

@@ -134,8 +134,8 @@ impl<S: ObjectStore> Changes<S> {
         let (fact, posix) = (self.writers.fact(stored), Arc::new(posix));
         let mut table = self.names.table();
         match kind {
-            FileKind::File => table.rewrite_described(node, fact, Some(posix)),
-            FileKind::Folder => table.set_posix(node, posix, &fact, fact.asked_ms),
+            FileKind::File => self.names.rewrite_described(&mut table, node, fact, Some(posix)),
+            FileKind::Folder => self.names.set_posix(&mut table, node, posix, &fact, fact.asked_ms),
         }
     }
 
@@ -179,7 +179,7 @@ impl<S: ObjectStore> Changes<S> {
         let fact = self.writers.fact(&stored);
         let mut table = self.names.table();
         let ino = table.keep(parent, name, FileKind::File, fact.clone());
-        table.rewrite_described(ino, fact.clone(), Some(Arc::new(posix)));
+        self.names.rewrite_described(&mut table, ino, fact.clone(), Some(Arc::new(posix)));
         self.names.touch(&mut table, &[parent]);
         self.names.looked_up(&mut table, parent, name, NameStatus::Present(FileKind::File, fact))
     }

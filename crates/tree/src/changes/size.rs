@@ -44,7 +44,7 @@ impl<S: ObjectStore> Changes<S> {
             let stored = self.names.store.put(&location, Arc::default(), &options, Condition::None)?;
             self.writers.outdate_readers(node);
             let fact = self.writers.fact(&stored);
-            self.names.table().rewrite_described(node, fact, posix);
+            self.names.rewrite_described(&mut self.names.table(), node, fact, posix);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ impl<S: ObjectStore> Writers<S> {
     pub(super) fn on_published(&self, ino: u64, work: &Work<S>, stored: &Stored) {
         let fact = self.fact(stored);
         let object = fact.version(work.location().clone());
-        self.names.table().rewrite_described(ino, fact, work.description());
+        self.names.rewrite_described(&mut self.names.table(), ino, fact, work.description());
         self.hand_over(&self.readers(ino), &object);
     }
 

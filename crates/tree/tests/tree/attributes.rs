@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use flatout_engine::ErrorKind;
 use flatout_tree::{
@@ -10,7 +11,7 @@ use flatout_tree::{
     Time, TimeChange, TreeOf, XattrNeeds,
 };
 
-use crate::memory::Memory;
+use crate::memory::{Memory, StoredObject};
 use crate::writes::{closed, open, to_write, write};
 use crate::{ROOT, find, ino, minute, nobody};
 
@@ -287,6 +288,7 @@ fn a_folder_of_many_files_costs_a_head_each_and_none_the_second_time() {
     for number in 0..300 {
         memory.put(&format!("d/{number:03}"), "x");
     }
+    memory.0.unix_s.store(1_800_000_000, Relaxed);
     let tree = memory.tree(kept());
     let folder = ino(&tree, "d");
     let list = || {
@@ -336,6 +338,37 @@ fn what_another_client_sets_is_seen() {
     memory.put("f", "of another client");
     assert_eq!(change(&tree, "f", mode(0o640)), Err(libc::ESTALE));
     assert_eq!(memory.object("f").unwrap().bytes, b"of another client");
+}
+
+/// Neither the ETag nor the time tells that something has changed.
+#[test]
+fn what_another_client_sets_within_a_second_is_seen() {
+    let memory = Memory::new();
+    let object = memory.put("f", "content");
+    memory.0.unix_s.store(object.modified_s - memory.now_ms() / 1_000, Relaxed);
+    let tree = memory.tree(kept());
+    assert_eq!(shown(&tree, "f").mode, 0o444);
+    memory.put_again("f", StoredObject { metadata: rows(&[("mode", "33152")]), ..object });
+    let a_minute_later = || {
+        memory.0.clock_ms.fetch_add(61_000, Relaxed);
+        let heads = memory.0.heads.load(Relaxed);
+        (shown(&tree, "f").mode, memory.0.heads.load(Relaxed) - heads)
+    };
+    assert_eq!(a_minute_later(), (0o600, 1));
+    assert_eq!(a_minute_later(), (0o600, 0), "what is set now has another time");
+}
+
+/// Also where that is longer than it is believed.
+#[test]
+fn what_was_asked_for_is_shown_however_long_it_took() {
+    let memory = Memory::new();
+    memory.tree(kept()).make_folder(ROOT, os("d"), 0o700, user()).unwrap();
+    memory.0.head_ms.store(5_000, Relaxed);
+    for lifetime in [Duration::ZERO, Duration::from_secs(2)] {
+        let tree = memory.tree(Config { attribute_lifetime: lifetime, ..kept() });
+        assert_eq!(owned(&shown(&tree, "d")), (0o700, 1000, 100));
+        assert_eq!(tree.attributes(ino(&tree, "d")).unwrap().attributes.mode, 0o700);
+    }
 }
 
 #[test]

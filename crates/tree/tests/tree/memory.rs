@@ -35,6 +35,10 @@ pub struct Inner {
     buckets: Mutex<BTreeMap<String, Keys>>,
     versions: AtomicU64,
     pub clock_ms: AtomicU64,
+    /// Seconds between 1970 and the beginning of the tree's clock, which may be another than the bucket's.
+    pub unix_s: AtomicU64,
+    /// What a HEAD takes.
+    pub head_ms: AtomicU64,
     /// Entries of a page that nobody asked to be shorter.
     pub page: AtomicUsize,
     pub lists: AtomicU64,
@@ -104,6 +108,8 @@ impl Memory {
             buckets: Mutex::default(),
             versions: AtomicU64::new(0),
             clock_ms: AtomicU64::new(1_000_000),
+            unix_s: AtomicU64::new(1_599_999_000),
+            head_ms: AtomicU64::new(0),
             page: AtomicUsize::new(1000),
             lists: AtomicU64::new(0),
             heads: AtomicU64::new(0),
@@ -530,6 +536,7 @@ impl ObjectStore for Memory {
 
     fn head(&self, object: &Location) -> Result<Head, Error> {
         self.0.heads.fetch_add(1, Ordering::Relaxed);
+        self.0.clock_ms.fetch_add(self.0.head_ms.load(Ordering::Relaxed), Ordering::Relaxed);
         self.pass()?;
         let (bucket, key) = object.in_bucket().unwrap();
         let keys = self.keys(bucket);
@@ -566,7 +573,7 @@ impl ObjectStore for Memory {
     }
 
     fn unix_s(&self) -> i64 {
-        1_599_999_000 + (self.now_ms() / 1_000) as i64
+        (self.0.unix_s.load(Ordering::Relaxed) + self.now_ms() / 1_000) as i64
     }
 }
 
