@@ -6,7 +6,7 @@
 //! mode                  st_mode, type included, decimal          33188
 //! uid gid               decimal                                  1000
 //! mtime atime ctime     seconds, and nanoseconds behind a dot    1700000000.000000005
-//! xattr                 {"user.name":"BASE64"}, percent-encoded
+//! xattr                 {"user.name":"BASE64"}, percent-encoded; s3fs escapes nothing in names
 //! ```
 //!
 //! The target of a symbolic link is its object's content. A folder's attributes are those of its marker
@@ -52,6 +52,8 @@ pub(crate) struct Posix {
     pub(crate) accessed: Option<Time>,
     pub(crate) changed: Option<Time>,
     pub(crate) is_link: bool,
+    /// The type of a pipe, socket or device, which this mount shows as a file, and which it stays to s3fs.
+    pub(crate) special: Option<u32>,
     /// By their names, `user.` included.
     pub(crate) xattrs: BTreeMap<String, Vec<u8>>,
     /// What else describes the object, which is kept when it is written anew.
@@ -71,6 +73,8 @@ impl Posix {
                     if let Ok(mode) = value.parse::<u32>() {
                         posix.mode = Some(mode & 0o7777);
                         posix.is_link = mode & TYPE == LINK;
+                        let is_special = !matches!(mode & TYPE, 0 | FILE | FOLDER | LINK);
+                        posix.special = is_special.then_some(mode & TYPE);
                     }
                 }
                 "uid" => posix.uid = value.parse().ok(),
@@ -96,7 +100,7 @@ impl Posix {
         let of_type = match kind {
             FileKind::Folder => FOLDER,
             FileKind::File if self.is_link => LINK,
-            FileKind::File => FILE,
+            FileKind::File => self.special.unwrap_or(FILE),
         };
         add("mode", self.mode.map(|mode| (of_type | mode).to_string()));
         add("uid", self.uid.map(|uid| uid.to_string()));
@@ -134,6 +138,7 @@ impl Posix {
     /// Its content is written: times that a program had set are over.
     pub(crate) fn on_written(&mut self) {
         (self.modified, self.accessed, self.changed) = (None, None, None);
+        self.special = None;
     }
 }
 
@@ -150,10 +155,25 @@ fn written(time: Time) -> String {
 }
 
 fn xattrs(text: &str) -> Option<BTreeMap<String, Vec<u8>>> {
-    let read: BTreeMap<String, String> = serde_json::from_slice(&percent::decode(text)).ok()?;
+    let text = percent::decode(text);
+    let read = serde_json::from_slice(&text).ok();
+    let read: BTreeMap<String, String> = read.or_else(|| unescaped(std::str::from_utf8(&text).ok()?))?;
     let decoded =
         read.into_iter().map(|(name, value)| Some((name, STANDARD.decode_to_vec(value.as_bytes()).ok()?)));
     decoded.collect()
+}
+
+/// With names that JSON would have escaped: as s3fs writes them.
+fn unescaped(text: &str) -> Option<BTreeMap<String, String>> {
+    let mut rest = text.strip_prefix('{')?.strip_suffix('}')?;
+    let mut read = BTreeMap::new();
+    while !rest.is_empty() {
+        let (name, after) = rest.strip_prefix('"')?.split_once("\":\"")?;
+        let (value, after) = after.split_once('"')?;
+        read.insert(name.to_owned(), value.to_owned());
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    Some(read)
 }
 
 fn written_xattrs(xattrs: &BTreeMap<String, Vec<u8>>) -> String {
@@ -205,6 +225,33 @@ mod tests {
         assert_eq!(folder.content_type.as_deref(), Some("application/x-directory"));
         // Bits without a type are those of s3sync.
         assert_eq!(Posix::read(&metadata(&[("mode", "420")]), None).mode, Some(0o644));
+    }
+
+    #[test]
+    fn a_pipe_of_s3fs_stays_one() {
+        let rows = metadata(&[("mode", "4516")]);
+        let pipe = Posix::read(&rows, None);
+        assert_eq!((pipe.mode, pipe.is_link), (Some(0o644), false));
+        assert_eq!(pipe.options(FileKind::File).metadata, rows);
+        // What has content is none any more.
+        let mut written = pipe;
+        written.on_written();
+        assert_eq!(written.options(FileKind::File).metadata, metadata(&[("mode", "33188")]));
+    }
+
+    #[test]
+    fn names_that_s3fs_does_not_escape_are_read() {
+        let names = ["user.back\\s", "user.tab\t", "user.a,b", "user.q\"q", "user.{}", "user.a:b"];
+        let pairs: Vec<String> = names.iter().map(|name| format!("\"{name}\":\"dg==\"")).collect();
+        let text = format!("{{{}}}", pairs.join(","));
+        let mut written = String::new();
+        percent::encode_query(&text, &mut written);
+        let read = xattrs(&written).unwrap();
+        assert_eq!(read.len(), names.len());
+        assert!(names.iter().all(|name| read[*name] == b"v"), "{read:?}");
+        for wrong in ["{", "{x}", "{\"a\"}", "{\"a\":\"b", "{\"a\\z\":\"?\"}"] {
+            assert_eq!(xattrs(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
