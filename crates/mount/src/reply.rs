@@ -115,11 +115,11 @@ pub(crate) fn inval_inode(node: u64, at: i64, bytes: i64) -> [u8; 24] {
 }
 
 fn attributes<const N: usize>(to: StructWriter<N>, of: &Attributes) -> StructWriter<N> {
-    // No object is older than 1970, and the kernel would read a negative number as a far future.
-    let (modified, changed) = (of.modified_s.max(0) as u64, of.changed_s.max(0) as u64);
+    // The kernel takes them with their sign: what a program has set may be before 1970.
+    let (modified, changed) = (of.modified_s as u64, of.changed_s as u64);
     let modified_ns = of.modified_ns;
     let (accessed, accessed_ns) =
-        of.accessed.map_or((modified, modified_ns), |time| (time.s.max(0) as u64, time.ns));
+        of.accessed.map_or((modified, modified_ns), |time| (time.s as u64, time.ns));
     to.u64(of.ino)
         .u64(of.size)
         .u64(of.size.div_ceil(BLOCK_BYTES))

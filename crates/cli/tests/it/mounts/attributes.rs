@@ -59,6 +59,22 @@ fn a_mount_shows_what_a_disk_shows() {
 }
 
 #[test]
+fn times_before_1970_are_shown() {
+    let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &KEPT);
+    let seen = "TZ=UTC stat -c %y there";
+    let expected = "1968-02-03 04:05:06.250000000 +0000\n";
+    assert_eq!(
+        script(&place, &format!("touch -d '1968-02-03 04:05:06.25 UTC' there; {seen}")).text(),
+        expected
+    );
+    place.unmounted();
+    place.mounted("s3://bucket", &origin.url(), &KEPT);
+    assert_eq!(script(&place, seen).text(), expected);
+    place.unmounted();
+}
+
+#[test]
 fn programs_copy_all_of_it() {
     let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
     let local = place.path().join("local");
