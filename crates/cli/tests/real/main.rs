@@ -27,6 +27,7 @@ mod refused;
 mod region;
 mod replaced;
 mod s3_clients;
+mod s3fs;
 mod served;
 mod shells;
 mod staging;
