@@ -14,7 +14,8 @@
 #       the engine of Kubernetes volumes, of its plugin, and of both
 #   scripts/soak.sh staging
 #       files of a mount written in any order: a million operations of fsx, with a second client that reads; 50 kills each of
-#       a database and of its mount; where LAZYFS names that program, 100 cuts of the power (scripts/power_loss.py)
+#       a database and of its mount; where LAZYFS names that program, 100 cuts of the power (scripts/power_loss.py); where
+#       PJDFSTEST names that one, what POSIX says of names and attributes (scripts/pjdfstest.sh)
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
@@ -78,8 +79,9 @@ staging() {
     local code=0
     FLATOUT_FSX=1000000 $cargo test -p flatout-cli --test real -- staging:: --nocapture || code=1
     FLATOUT_KILLS=50 $cargo test -p flatout-cli --test it -- mounts::staging:: || code=1
-    [ -z "${LAZYFS:-}" ] && return $code
-    $cargo build -p flatout-cli && scripts/power_loss.py target/debug/flatout "$LAZYFS" --rounds 100 || code=1
+    $cargo build -p flatout-cli || return 1
+    [ -z "${LAZYFS:-}" ] || scripts/power_loss.py target/debug/flatout "$LAZYFS" --rounds 100 || code=1
+    [ -z "${PJDFSTEST:-}" ] || scripts/pjdfstest.sh "$PJDFSTEST" target/debug/flatout || code=1
     return $code
 }
 
@@ -241,5 +243,5 @@ all() {
 
 case ${1:-} in
     all | seeds | outages | kills | takeovers | staging | leaks | environments | load) "$@" ;;
-    *) sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    *) sed -n '2,28s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

@@ -304,7 +304,7 @@ impl<S: ObjectStore> Changes<S> {
         }
         let condition = if exclusive { Condition::Absent } else { Condition::None };
         let notes = self.names.config.upload_notes.clone();
-        let copied = store.copy(&source, &target, condition, notes)?;
+        let copied = store.copy(&source, &target, condition, self.names.keeps_attributes(), notes)?;
         if let Some(replaced_work) = &mut replaced_work {
             replaced_work.remove_name(&self.writers.buffers);
         }
@@ -322,7 +322,14 @@ impl<S: ObjectStore> Changes<S> {
         }
         {
             let mut table = self.names.table();
-            let posix = self.names.posix(&table, ino);
+            let mut posix = self.names.posix(&table, ino);
+            if let (Some(posix), Some(inode)) = (&mut posix, table.get(ino))
+                && posix.modified.is_none()
+            {
+                // As the copy says it.
+                let s = i64::from(table.known_fact(inode).modified_s);
+                Arc::make_mut(posix).modified = Some(Time { s, ns: 0 });
+            }
             table.rename(ino, to, now_ms);
             self.names.rewrite_described(&mut table, ino, self.writers.fact(&copied.stored), posix);
             self.names.touch(&mut table, &[from.0, to.0]);
@@ -415,7 +422,8 @@ impl<S: ObjectStore> Changes<S> {
             record.ended();
             return Err(error);
         }
-        Ok(rename(&*self.names.store, folder, record, self.names.config.upload_notes.clone())?)
+        let (keeps_times, notes) = (self.names.keeps_attributes(), self.names.config.upload_notes.clone());
+        Ok(rename(&*self.names.store, folder, record, keeps_times, notes)?)
     }
 
     /// The keys below a folder without its own, its marker included, unless they are more than may be

@@ -15,6 +15,7 @@ use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::files::{Cancel, Slices, WriteMoment};
+use crate::posix::MODIFIED;
 use crate::store::{
     Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
 };
@@ -128,9 +129,13 @@ impl ObjectStore for Client {
         from: &Location,
         to: &Location,
         condition: Condition,
+        keeps_time: bool,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Copied, Error> {
         let mut copy = ServerCopy::new(from.clone(), to.clone()).on_condition(condition);
+        if keeps_time {
+            copy = copy.stating_time_as(MODIFIED);
+        }
         let noted = notes.map(NotedUpload::new);
         if let Some(noted) = noted.clone() {
             let object = to.clone();

@@ -139,7 +139,7 @@ fn below(folder: &Location, name: &str) -> Result<Location, Error> {
     folder.with_key(key).ok_or_else(|| Error::new(ErrorKind::Internal, "a folder outside of every bucket"))
 }
 
-/// Renames a folder under that record. Where a copy fails, the others are deleted again.
+/// Renames a folder under that record, with `keeps_times` as [`ObjectStore::copy`]. Where a copy fails, the others are deleted again.
 ///
 /// # Errors
 /// The first refusal of the origin, or failure of the network.
@@ -147,9 +147,10 @@ pub(crate) fn rename<S: ObjectStore>(
     store: &S,
     rename: &FolderRename,
     record: Box<dyn RenameRecord>,
+    keeps_times: bool,
     notes: Option<Arc<dyn UploadNotes>>,
 ) -> Result<(), Error> {
-    let (copies, copied) = copy_all(store, rename, &*record, notes);
+    let (copies, copied) = copy_all(store, rename, &*record, keeps_times, notes);
     let copied = copied.and_then(|()| check_copies(store, rename, &copies));
     if let Err(failed) = copied.and_then(|()| record.all_made()) {
         if let Err(unnoted) = record.undoing() {
@@ -283,13 +284,14 @@ fn copy_all<S: ObjectStore>(
     store: &S,
     rename: &FolderRename,
     record: &dyn RenameRecord,
+    keeps_times: bool,
     notes: Option<Arc<dyn UploadNotes>>,
 ) -> (Vec<CopyState>, Result<(), Error>) {
     let (is_over, takes_no_condition) = (AtomicBool::new(false), AtomicBool::new(false));
     let copy = |name: &str| {
         let (source, target) = (rename.source_of(name)?, rename.target_of(name)?);
         if !takes_no_condition.load(Ordering::Relaxed) {
-            match store.copy(&source, &target, Condition::Absent, notes.clone()) {
+            match store.copy(&source, &target, Condition::Absent, keeps_times, notes.clone()) {
                 // A server without such a condition: the folder was empty.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     takes_no_condition.store(true, Ordering::Relaxed);
@@ -297,7 +299,7 @@ fn copy_all<S: ObjectStore>(
                 copied => return copied,
             }
         }
-        store.copy(&source, &target, Condition::None, notes.clone())
+        store.copy(&source, &target, Condition::None, keeps_times, notes.clone())
     };
     let copied = many(&rename.names, |number, name| {
         if is_over.load(Ordering::Relaxed) {

@@ -29,6 +29,8 @@ const AS_OWNER: u32 = 0o4000;
 pub(crate) const AS_GROUP: u32 = 0o2000;
 const GROUP_RUNS: u32 = 0o10;
 
+/// The name of the metadata that has the time of the content.
+pub(crate) const MODIFIED: &str = "mtime";
 /// The name of the metadata by which an upload is told from any other, where its answer was lost.
 pub(crate) const TOKEN: &str = "flatout-staged";
 const FOLDER_TYPE: &str = "application/x-directory";
@@ -79,7 +81,7 @@ impl Posix {
                 }
                 "uid" => posix.uid = value.parse().ok(),
                 "gid" => posix.gid = value.parse().ok(),
-                "mtime" => posix.modified = time(value),
+                MODIFIED => posix.modified = time(value),
                 "atime" => posix.accessed = time(value),
                 "ctime" => posix.changed = time(value),
                 "xattr" => posix.xattrs = xattrs(value).unwrap_or_default(),
@@ -105,7 +107,7 @@ impl Posix {
         add("mode", self.mode.map(|mode| (of_type | mode).to_string()));
         add("uid", self.uid.map(|uid| uid.to_string()));
         add("gid", self.gid.map(|gid| gid.to_string()));
-        add("mtime", self.modified.map(written));
+        add(MODIFIED, self.modified.map(written));
         add("atime", self.accessed.map(written));
         add("ctime", self.changed.map(written));
         add("xattr", (!self.xattrs.is_empty()).then(|| written_xattrs(&self.xattrs)));

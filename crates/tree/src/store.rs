@@ -91,7 +91,8 @@ pub trait ObjectStore: Send + Sync + 'static {
     ) -> Result<(Stored, AppendPosition), Error>;
 
     /// Copies an object within the store: the version that is there now, which the answer names. `notes`
-    /// hears of the upload of a long one.
+    /// hears of the upload of a long one. With `keeps_time` the copy's metadata has the object's time, as
+    /// `Posix` says it, where it has none.
     ///
     /// # Errors
     /// The origin's refusal, or the network's; `Changed` where the condition does not hold.
@@ -100,6 +101,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         from: &Location,
         to: &Location,
         condition: Condition,
+        keeps_time: bool,
         notes: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Copied, Error>;
 

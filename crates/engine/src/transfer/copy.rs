@@ -17,6 +17,7 @@ use flatout_wire::copy_source::{Directive, Directives};
 use flatout_wire::documents::{self, DonePart};
 use flatout_wire::head::{Coverage, Head};
 use flatout_wire::object_options::{Condition, ObjectOptions};
+use flatout_wire::time::parse_http;
 use flatout_wire::upload_answers::{self, Copied};
 use flatout_wire::verdict::Reason;
 use tokio::task::JoinSet;
@@ -56,6 +57,7 @@ pub(crate) struct CopyTransfer {
     target: Target,
     options: ObjectOptions,
     describes_anew: bool,
+    states_time_as: Option<&'static str>,
     condition: Condition,
     verify: bool,
     /// The bytes of the source, once it was looked at.
@@ -105,6 +107,7 @@ impl CopyTransfer {
             target: Target::from(copy.to),
             options: copy.options,
             describes_anew: copy.describes_anew,
+            states_time_as: copy.states_time_as,
             condition: copy.condition,
             verify,
             bytes: OnceLock::new(),
@@ -235,7 +238,7 @@ async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> 
         tags: Vec::new(),
         ..copy.options.clone()
     } == ObjectOptions::default();
-    let keeps = keeps && !copy.describes_anew;
+    let keeps = keeps && !copy.describes_anew && stated_time(copy, &source.head).is_none();
     let directive = |keeps| if keeps { Directive::Keep } else { Directive::Replace };
     let directives = Directives { metadata: directive(keeps), tags: directive(copy.options.tags.is_empty()) };
     let options = ObjectOptions { tags: copy.options.tags.clone(), ..described(copy, &source.head) };
@@ -289,7 +292,18 @@ fn described(copy: &CopyTransfer, source: &Head) -> ObjectOptions {
     if !copy.describes_anew {
         options.metadata.extend(source.metadata.iter().filter(|(name, _)| !is_given(name)).cloned());
     }
+    options.metadata.extend(stated_time(copy, source));
     options
+}
+
+/// The time of the source as metadata of the copy, where that is wanted and the source has none.
+fn stated_time(copy: &CopyTransfer, source: &Head) -> Option<(String, String)> {
+    let wanted = copy.states_time_as?;
+    if source.metadata.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+        return None;
+    }
+    let modified_s = source.last_modified.as_deref().and_then(parse_http)?;
+    Some((wanted.to_owned(), modified_s.to_string()))
 }
 
 /// Copies a long object in parts, several at a time. What one request would keep is read and stated anew.

@@ -18,6 +18,7 @@ pub struct ServerCopy {
     pub(crate) to: Location,
     pub(crate) options: ObjectOptions,
     pub(crate) describes_anew: bool,
+    pub(crate) states_time_as: Option<&'static str>,
     pub(crate) condition: Condition,
     pub(crate) on_begun: Option<OnBegun>,
     pub(crate) on_end: Option<OnEnd>,
@@ -35,6 +36,7 @@ impl ServerCopy {
             to,
             options,
             describes_anew: false,
+            states_time_as: None,
             condition,
             on_begun: None,
             on_end: None,
@@ -69,6 +71,14 @@ impl ServerCopy {
     #[must_use]
     pub fn describing_anew(mut self) -> ServerCopy {
         self.describes_anew = true;
+        self
+    }
+
+    /// States the source's time in metadata of that name, in seconds since 1970, where the source has none of
+    /// it: the copy has a time of its own.
+    #[must_use]
+    pub fn stating_time_as(mut self, name: &'static str) -> ServerCopy {
+        self.states_time_as = Some(name);
         self
     }
 

@@ -487,3 +487,24 @@ fn a_mode_that_was_refused_is_not_shown_as_set() {
     assert_eq!(shown(&tree, "f").mode, 0o640);
     assert_eq!(memory.object("f").unwrap().bytes.len(), 3 << 20);
 }
+
+/// A copy at the origin has a time of its own.
+#[test]
+fn a_rename_keeps_the_time_of_the_content() {
+    let memory = Memory::new();
+    let before = memory.put("old", "content");
+    let tree = memory.tree(kept());
+    for (from, to) in [("old", "new"), ("new", "newer")] {
+        let shown_before = shown(&tree, from);
+        tree.rename((ROOT, os(from)), (ROOT, os(to)), false).unwrap();
+        assert!(memory.object(to).unwrap().modified_s > before.modified_s);
+        for tree in [&tree, &memory.tree(kept())] {
+            assert_eq!(shown(tree, to).modified_s, shown_before.modified_s);
+        }
+    }
+    assert_eq!(metadata(&memory, "newer"), rows(&[("mtime", &before.modified_s.to_string())]));
+    // A mount without attributes adds nothing.
+    memory.put("other", "content");
+    memory.tree(minute()).rename((ROOT, os("other")), (ROOT, os("another")), false).unwrap();
+    assert_eq!(metadata(&memory, "another"), []);
+}

@@ -480,6 +480,7 @@ impl ObjectStore for Memory {
         from: &Location,
         to: &Location,
         condition: Condition,
+        keeps_time: bool,
         _: Option<Arc<dyn UploadNotes>>,
     ) -> Result<Copied, Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
@@ -494,6 +495,9 @@ impl ObjectStore for Memory {
         }
         let mut made = self.put_in(bucket, key, source.bytes.clone());
         made.metadata.clone_from(&source.metadata);
+        if keeps_time && !made.metadata.iter().any(|(name, _)| name == "mtime") {
+            made.metadata.push(("mtime".into(), source.modified_s.to_string()));
+        }
         self.keys(bucket).insert(key.to_owned(), made.clone());
         if self.0.copies_keep_etags.load(Ordering::Relaxed) {
             made.etag.clone_from(&source.etag);

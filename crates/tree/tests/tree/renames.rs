@@ -293,7 +293,8 @@ fn a_young_copy_that_was_not_noted_is_of_another_client() {
     let (memory, records) = folder();
     let rename = one_object();
     let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
-    ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None, None).unwrap();
+    ObjectStore::copy(&memory, &from, &to, flatout_wire::object_options::Condition::None, false, None)
+        .unwrap();
     let made_s = memory.object("new/a").unwrap().modified_s;
     for (until_s, left) in [(made_s - 1, 1), (made_s, 0)] {
         let state = RenameState { copies: vec![CopyState::Begun], until_s, ..RenameState::default() };
@@ -318,7 +319,7 @@ fn a_copy_that_is_made_late_is_undone_too() {
             scope.spawn(|| {
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 let condition = flatout_wire::object_options::Condition::None;
-                ObjectStore::copy(&memory, &from, &to, condition, None).unwrap();
+                ObjectStore::copy(&memory, &from, &to, condition, false, None).unwrap();
             });
             end_rename(&memory, &rename, &state)
         });
@@ -333,7 +334,7 @@ fn a_copy_that_was_replaced_keeps_its_original() {
     let (memory, rename) = (folder().0, one_object());
     let (from, to) = (rename.source.with_key("f/a").unwrap(), rename.target.with_key("new/a").unwrap());
     let condition = flatout_wire::object_options::Condition::None;
-    let made = ObjectStore::copy(&memory, &from, &to, condition, None).unwrap();
+    let made = ObjectStore::copy(&memory, &from, &to, condition, false, None).unwrap();
     let made = MadeCopy { from_etag: made.from_etag, to_etag: made.stored.etag };
     let state =
         RenameState { copies: vec![CopyState::Made(made)], is_all_made: true, ..RenameState::default() };
