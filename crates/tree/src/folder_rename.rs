@@ -139,7 +139,8 @@ fn below(folder: &Location, name: &str) -> Result<Location, Error> {
     folder.with_key(key).ok_or_else(|| Error::new(ErrorKind::Internal, "a folder outside of every bucket"))
 }
 
-/// Renames a folder under that record, with `keeps_times` as [`ObjectStore::copy`]. Where a copy fails, the others are deleted again.
+/// Renames a folder under that record, with `keeps_times` as [`ObjectStore::copy`]. Where a copy fails, the
+/// others are deleted again.
 ///
 /// # Errors
 /// The first refusal of the origin, or failure of the network.
