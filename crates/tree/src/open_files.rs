@@ -69,6 +69,10 @@ impl<S: ObjectStore> OpenFile<S> {
         self.lock().read.clone()
     }
 
+    pub(crate) fn version(&self) -> Option<KeptVersion> {
+        self.lock().version.clone()
+    }
+
     /// This mount has made another version, which begins with the bytes of the one that is read.
     pub(crate) fn go_on_with(&self, content: S::VersionReader, object: &Object) {
         if !self.is_stale() {

@@ -2,6 +2,7 @@
 
 mod described;
 mod entries;
+mod reads;
 mod staged;
 mod taken_over;
 
@@ -29,7 +30,7 @@ use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
 use crate::open_folders::{OpenFolder, OpenFolders};
 use crate::stats::TreeStats;
-use crate::store::{ObjectStore, VersionReader};
+use crate::store::ObjectStore;
 use crate::writers::{Wake, Writers, keep_trying};
 
 /// The objects of a client's origin as a tree of files.
@@ -498,32 +499,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         bytes: usize,
         done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
-        let found = self.files.handles.get(handle).and_then(|file| match file.content() {
-            Some((content, _)) if !file.is_stale() && self.names.table().is_current(file.ino) => {
-                Ok((file, content))
-            }
-            _ => Err(FsError::of(libc::ESTALE)),
-        });
-        let (file, content) = match found {
-            Ok(found) => found,
-            Err(error) => {
-                done(Err(error));
-                return None;
-            }
-        };
-        let names = Arc::downgrade(&self.names);
-        content.read(at, bytes, move |result| {
-            // The version may have been replaced since the read began.
-            done(match (result, names.upgrade()) {
-                (Ok(_), Some(names)) if file.is_stale() || !names.table().is_current(file.ino) => {
-                    Err(FsError::of(libc::ESTALE))
-                }
-                (Ok(slices), _) => Ok(slices),
-                (Err(_), _) if file.is_stale() => Err(FsError::of(libc::ESTALE)),
-                (Err(why), Some(names)) => Err(names.on_read_failed(file.ino, why)),
-                (Err(why), None) => Err(why.into()),
-            });
-        })
+        self.read_version(handle, at, bytes, done)
     }
 
     fn release(&self, handle: u64) -> Result<(), FsError> {

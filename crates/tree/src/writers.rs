@@ -22,7 +22,7 @@ use crate::kept::{FileUse, KeptWriter};
 use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
-use crate::version_bytes::read_now;
+use crate::version_bytes::{ReadFrom, read_now};
 use crate::write_errors::not_noted;
 use crate::writer::{FileWriter, KeptOf, Work, Wrote};
 
@@ -432,20 +432,27 @@ impl<S: ObjectStore> Writers<S> {
 
     pub(crate) fn read(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
         let file = self.files.handles.get(handle)?;
-        let (writer, may_publish) = match &file.written {
-            Some(written) if !written.reads => return Err(FsError::of(libc::EBADF)),
-            Some(written) => (written.writer.clone(), true),
-            None => match self.of(file.ino) {
-                Some(writer) => (writer, false),
-                // It has gone since.
-                None => {
-                    let (content, _) = file.content().ok_or_else(|| FsError::of(libc::ESTALE))?;
-                    return read_now(&content, at, bytes);
-                }
-            },
-        };
-        let found = writer.read(at, bytes, may_publish, |work| self.publish(file.ino, work))?;
-        found.now()
+        loop {
+            let (writer, may_publish) = match &file.written {
+                Some(written) if !written.reads => return Err(FsError::of(libc::EBADF)),
+                Some(written) => (written.writer.clone(), true),
+                None => match self.of(file.ino) {
+                    Some(writer) => (writer, false),
+                    // It has gone since.
+                    None => {
+                        let (content, _) = file.content().ok_or_else(|| FsError::of(libc::ESTALE))?;
+                        return read_now(&content, at, bytes);
+                    }
+                },
+            };
+            let read = writer.read(at, bytes, may_publish, |work| self.publish(file.ino, work));
+            let read = read.and_then(ReadFrom::now);
+            // One that has ended meanwhile has left its readers a version.
+            let has_ended = || file.written.is_none() && !self.is_of(file.ino, &writer);
+            if read.is_ok() || !has_ended() {
+                return read;
+            }
+        }
     }
 
     /// Whether closing a handle may wait.

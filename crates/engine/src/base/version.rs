@@ -21,7 +21,9 @@ impl Version {
         Version { etag: head.etag.clone(), last_modified: head.last_modified.clone(), size }
     }
 
-    /// What differs between this version and a later answer; `None` when it may be the same object.
+    /// What differs between this version and a later answer; `None` when it may be the same object. Where both
+    /// have one strong ETag they have the same bytes, whatever their times: whoever sets metadata copies an
+    /// object onto itself.
     pub(crate) fn difference(&self, later: &Version) -> Option<String> {
         fn differs<T: PartialEq + fmt::Display>(
             name: &str,
@@ -34,9 +36,11 @@ impl Version {
             }
         }
         let (ours, theirs) = (self.etag.as_deref().map(quoted), later.etag.as_deref().map(quoted));
-        differs("ETag", &ours, &theirs)
-            .or_else(|| differs("size", &self.size, &later.size))
-            .or_else(|| differs("Last-Modified", &self.last_modified, &later.last_modified))
+        let is_told_by_etag = ours == theirs && ours.as_deref().is_some_and(|etag| !etag.starts_with("W/"));
+        differs("ETag", &ours, &theirs).or_else(|| differs("size", &self.size, &later.size)).or_else(|| {
+            let by_time = || differs("Last-Modified", &self.last_modified, &later.last_modified);
+            if is_told_by_etag { None } else { by_time() }
+        })
     }
 }
 
@@ -53,4 +57,27 @@ pub struct Object {
     /// versions apart: an answer of another time is of another version. Without either, nobody shares what is
     /// read of it.
     pub modified_s: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_tell_versions_apart_where_no_strong_etag_does() {
+        let version = |etag: Option<&str>, day: &str| Version {
+            etag: etag.map(str::to_owned),
+            last_modified: Some(day.to_owned()),
+            size: Some(7),
+        };
+        let between = |etag| version(etag, "Monday").difference(&version(etag, "Tuesday"));
+        assert_eq!(between(Some("\"a\"")), None);
+        for etag in [None, Some("W/\"a\"")] {
+            assert_eq!(between(etag).as_deref(), Some("Last-Modified was Monday, now Tuesday"));
+        }
+        let other = version(Some("\"a\""), "Monday").difference(&version(Some("\"b\""), "Monday"));
+        assert_eq!(other.as_deref(), Some("ETag was \"a\", now \"b\""));
+        let longer = Version { size: Some(8), ..version(Some("\"a\""), "Monday") };
+        assert!(version(Some("\"a\""), "Monday").difference(&longer).is_some());
+    }
 }

@@ -217,11 +217,11 @@ impl<S: ObjectStore> Changes<S> {
 fn check_length(options: &ObjectOptions, location: &Location) -> Result<(), FsError> {
     let bytes: usize = options.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     let most = if matches!(location, Location::Oss { .. }) { OSS_MOST } else { S3_MOST };
-    if bytes + TOKEN_BYTES <= most {
+    let most = most - TOKEN_BYTES;
+    if bytes <= most {
         return Ok(());
     }
-    let cause =
-        format!("its attributes take {bytes} bytes of metadata, and an object has {most} for all of it");
+    let cause = format!("its attributes take {bytes} bytes of metadata, and an object has {most} for them");
     let error = Error::new(ErrorKind::Unsupported, cause).during("change attributes", location);
     Err(FsError::because(libc::ENOSPC, error))
 }

@@ -15,6 +15,9 @@ use flatout_policy::ranges::RangeSet;
 use super::{Budget, Record, Session};
 use crate::fs_error::FsError;
 
+/// 10,000 parts of 5 GiB: no service takes more.
+const OBJECT_MOST: u64 = 10_000 * (5 << 30);
+
 pub(crate) struct StagedFile {
     /// As long as what is written.
     data: File,
@@ -156,9 +159,10 @@ impl StagedFile {
     }
 
     /// # Errors
-    /// `ENOSPC`, `EIO`: as after a failed pwrite(2), some of the bytes may be there.
+    /// `EFBIG`; `ENOSPC`, `EIO`: as after a failed pwrite(2), some of the bytes may be there.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
-        let end = at.checked_add(bytes.len() as u64).ok_or_else(|| FsError::of(libc::EFBIG))?;
+        let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= OBJECT_MOST);
+        let end = end.ok_or_else(|| FsError::of(libc::EFBIG))?;
         let range = at..end;
         let new = bytes_of(&self.local.missing_in(&range));
         self.budget.take(new)?;
@@ -214,7 +218,7 @@ impl StagedFile {
     /// # Errors
     /// `EIO`, `EFBIG`, `ENOSPC`: it is as long as before.
     pub(crate) fn set_len(&mut self, size: u64) -> Result<(), FsError> {
-        if size > i64::MAX as u64 {
+        if size > OBJECT_MOST {
             return Err(FsError::of(libc::EFBIG));
         }
         // A file that is too long shows nothing: what is told comes first where it becomes shorter.

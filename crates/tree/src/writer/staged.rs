@@ -137,7 +137,16 @@ impl<S: ObjectStore> FileWriter<S> {
                 let (wanted, generation) = (wanted.start / BLOCK * BLOCK..end, staged.generation());
                 (work.reader(&self.store)?, wanted, generation)
             };
-            let brought = read_now(&reader, wanted.start, (wanted.end - wanted.start) as usize)?;
+            let brought = read_now(&reader, wanted.start, (wanted.end - wanted.start) as usize);
+            if brought.is_err() {
+                let work = self.work();
+                let Content::Staged(staged) = &work.content else { return Ok(None) };
+                // It is of another version by now.
+                if staged.generation() != generation {
+                    continue;
+                }
+            }
+            let brought = brought?;
             if brought.len() as u64 != wanted.end - wanted.start {
                 return Err(FsError::of(libc::EIO));
             }

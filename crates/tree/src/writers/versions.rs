@@ -9,6 +9,7 @@ use super::Writers;
 use crate::attributes::AttributeSource;
 use crate::etag::Etag;
 use crate::fact::Fact;
+use crate::kept::KeptVersion;
 use crate::open_files::OpenFile;
 use crate::store::{ObjectStore, Stored};
 use crate::writer::{FileWriter, Work};
@@ -77,5 +78,24 @@ impl<S: ObjectStore> Writers<S> {
     /// Handles that read the version of now read nothing more.
     pub(crate) fn outdate_readers(&self, ino: u64) {
         self.readers(ino).iter().for_each(|file| file.set_stale());
+    }
+
+    /// Whether this mount may have replaced the version that a handle was to read, since the read began.
+    pub(crate) fn may_have_published(&self, file: &OpenFile<S>, read: &Option<KeptVersion>) -> bool {
+        self.of(file.ino).is_some() || file.version() != *read
+    }
+
+    /// What it has replaced that version by, once that is known.
+    pub(crate) fn published_meanwhile(
+        &self,
+        file: &OpenFile<S>,
+        read: &Option<KeptVersion>,
+    ) -> Option<S::VersionReader> {
+        if let Some(writer) = self.of(file.ino) {
+            // Whoever publishes has its turn.
+            drop(writer.work());
+        }
+        let (content, _) = file.content()?;
+        (file.version() != *read).then_some(content)
     }
 }

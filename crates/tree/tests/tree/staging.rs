@@ -654,3 +654,17 @@ fn metadata_of(memory: &Memory, key: &str) -> Vec<(String, String)> {
     all.retain(|(name, _)| name != "flatout-staged");
     all
 }
+
+#[test]
+fn what_no_service_takes_is_too_large() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    memory.put("f", "content");
+    let tree = memory.tree(with(folder.path()));
+    let handle = open(&tree, "f", to_read_and_write()).unwrap().handle;
+    let most = 10_000 * (5 << 30);
+    assert_eq!(write(&tree, handle, most, b"x"), Err(libc::EFBIG));
+    assert_eq!(cut(&tree, "f", most + 1), Err(libc::EFBIG));
+    write(&tree, handle, 0, b"C").unwrap();
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("f").unwrap().bytes, b"Content");
+}

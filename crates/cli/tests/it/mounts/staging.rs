@@ -376,6 +376,42 @@ fn a_folder_that_cannot_be_used_is_refused() {
     assert!(none.stderr.contains("name the one that the mount had: --staging DIR"), "{}", none.stderr);
 }
 
+const BESIDE: &str = r"
+import mmap, os, random, threading, time
+def read(fd, at):
+    page = mmap.mmap(-1, 4096); os.preadv(fd, [page], at)
+reader = os.open('long', os.O_RDONLY | os.O_DIRECT); read(reader, 0)
+for _ in range(2):
+    time.sleep(1.1); os.utime('long')
+    other = os.open('long', os.O_RDONLY | os.O_DIRECT)
+    for fd in reader, other: [read(fd, at) for at in (0, 19 << 20, 39 << 20)]
+    os.close(other)
+failed = []
+for number in range(40):
+    with open(str(number), 'wb') as f: f.write(b'A' * 300000)
+    reader, goes = os.open(str(number), os.O_RDONLY | os.O_DIRECT), threading.Event()
+    def write():
+        fd = os.open(str(number), os.O_RDWR); os.pwrite(fd, random.randbytes(512), 4096); goes.set(); os.close(fd)
+    def reads():
+        goes.wait()
+        for at in range(0, 290000, 12288):
+            try: read(reader, at)
+            except OSError as error: failed.append(error)
+    threads = [threading.Thread(target=write)] + [threading.Thread(target=reads) for _ in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+assert not failed, failed
+";
+
+/// Neither a change of attributes nor a publication of the same mount is in their way.
+#[test]
+fn readers_go_on_beside_a_writer() {
+    let (origin, place) = (Buckets::new(&[("bucket/long", &bytes(40 << 20))]), Place::new());
+    mounted(&place, &origin.url(), &["--attributes", "metadata", "--memory", "32MiB"]);
+    python(&place, BESIDE);
+    place.unmounted();
+}
+
 /// Each has a folder of its own in it, and lets that of the other be, as one does that only recovers.
 #[test]
 fn mounts_share_a_staging_folder() {
