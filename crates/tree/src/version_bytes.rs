@@ -1,5 +1,7 @@
 //! The bytes of a version, for whoever waits for them.
 
+use std::ops::Range;
+
 use crate::fs_error::FsError;
 use crate::store::VersionReader;
 
@@ -24,18 +26,36 @@ pub(crate) fn read_whole<R: VersionReader>(
 
 /// Reads, and waits for the bytes.
 pub(crate) fn read_now<R: VersionReader>(reader: &R, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
-    let (send, receive) = std::sync::mpsc::sync_channel(1);
-    let cancel = reader.read(at, bytes, move |read| {
-        let read = read.map(|slices| {
-            let mut bytes = Vec::new();
-            slices.for_each(|slice| bytes.extend_from_slice(slice));
-            bytes
-        });
-        let _ = send.send(read);
-    });
-    let read = receive.recv().map_err(|_| FsError::of(libc::EIO));
-    drop(cancel);
-    Ok(read??)
+    let mut read = read_together(reader, &[at..at.saturating_add(bytes as u64)])?;
+    read.pop().ok_or_else(|| FsError::of(libc::EIO))
+}
+
+/// Reads all of these at once, and waits for the bytes of each.
+pub(crate) fn read_together<R: VersionReader>(
+    reader: &R,
+    pieces: &[Range<u64>],
+) -> Result<Vec<Vec<u8>>, FsError> {
+    let (send, receive) = std::sync::mpsc::channel();
+    let begin = |(number, piece): (usize, &Range<u64>)| {
+        let send = send.clone();
+        reader.read(piece.start, (piece.end - piece.start) as usize, move |read| {
+            let read = read.map(|slices| {
+                let mut bytes = Vec::new();
+                slices.for_each(|slice| bytes.extend_from_slice(slice));
+                bytes
+            });
+            let _ = send.send((number, read));
+        })
+    };
+    let cancels: Vec<_> = pieces.iter().enumerate().map(begin).collect();
+    drop(send);
+    let mut found = vec![Vec::new(); pieces.len()];
+    for _ in pieces {
+        let (number, read) = receive.recv().map_err(|_| FsError::of(libc::EIO))?;
+        found[number] = read?;
+    }
+    drop(cancels);
+    Ok(found)
 }
 
 /// Where a read finds its bytes.

@@ -21,9 +21,9 @@ impl Version {
         Version { etag: head.etag.clone(), last_modified: head.last_modified.clone(), size }
     }
 
-    /// What differs between this version and a later answer; `None` when it may be the same object. Where both
-    /// have one strong ETag they have the same bytes, whatever their times: whoever sets metadata copies an
-    /// object onto itself.
+    /// What differs between this version and a later answer; `None` when it may be the same object. Where
+    /// both have one strong ETag they have the same bytes, whatever their times: whoever sets metadata copies
+    /// an object onto itself.
     pub(crate) fn difference(&self, later: &Version) -> Option<String> {
         fn differs<T: PartialEq + fmt::Display>(
             name: &str,

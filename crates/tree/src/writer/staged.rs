@@ -16,13 +16,15 @@ use crate::fs_error::FsError;
 use crate::posix::TOKEN;
 use crate::staging::{Base, KnownVersion, LeftFile, Record};
 use crate::store::{Head, ObjectStore, Stored};
-use crate::version_bytes::read_now;
+use crate::version_bytes::{read_now, read_together};
 use crate::write_errors::{cannot_cut, elsewhere, not_published, replaced_since};
 
 /// What is read from the version is kept on the disk in such blocks.
 const BLOCK: u64 = 256 << 10;
 /// What is brought before a file can be published is read in such pieces.
 const PIECE: u64 = 1 << 20;
+/// Of these so many at once: a round trip for each would take longer than the upload.
+const PIECES_AT_ONCE: usize = 16;
 /// How often a read looks again whose bytes meant something else by the time that they had come.
 const READS_MOST: usize = 100;
 
@@ -298,9 +300,7 @@ impl<S: ObjectStore> Work<S> {
             }
             None => std::iter::once(0..u64::MAX).collect(),
         };
-        for range in wanted {
-            self.bring(store, &range)?;
-        }
+        self.bring(store, &wanted)?;
         let (condition, mut as_) = (self.condition_now(), self.begin_described());
         as_.metadata.push((TOKEN.to_owned(), token));
         let Content::Staged(staged) = &self.content else { return Err(FsError::of(libc::EIO)) };
@@ -329,20 +329,23 @@ impl<S: ObjectStore> Work<S> {
         Some((object.clone(), parts))
     }
 
-    /// Brings what the disk lacks of a range.
-    fn bring(&mut self, store: &Arc<S>, range: &Range<u64>) -> Result<(), FsError> {
+    /// Brings what the disk lacks of these ranges.
+    fn bring(&mut self, store: &Arc<S>, ranges: &[Range<u64>]) -> Result<(), FsError> {
         let Content::Staged(staged) = &self.content else { return Ok(()) };
-        for missing in staged.missing_in(range) {
-            let reader = self.reader(store)?;
-            let mut at = missing.start;
-            while at < missing.end {
-                let bytes = read_now(&reader, at, PIECE.min(missing.end - at) as usize)?;
-                let Content::Staged(staged) = &mut self.content else { return Ok(()) };
-                if bytes.is_empty() {
+        let missing = ranges.iter().flat_map(|range| staged.missing_in(range));
+        let pieces: Vec<Range<u64>> = missing.flat_map(in_pieces).collect();
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let reader = self.reader(store)?;
+        for pieces in pieces.chunks(PIECES_AT_ONCE) {
+            let brought = read_together(&reader, pieces)?;
+            let Content::Staged(staged) = &mut self.content else { return Ok(()) };
+            for (piece, bytes) in pieces.iter().zip(brought) {
+                if bytes.len() as u64 != piece.end - piece.start {
                     return Err(FsError::of(libc::EIO));
                 }
-                staged.keep_base(at, &bytes, true)?;
-                at += bytes.len() as u64;
+                staged.keep_base(piece.start, &bytes, true)?;
             }
         }
         Ok(())
@@ -421,6 +424,12 @@ fn is_version(head: &Head, version: &Object) -> bool {
         _ => version.modified_s.is_none_or(|at| at == head.modified_s),
     };
     is_one && head.size == version.size
+}
+
+/// Each as long as it is read at once.
+fn in_pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let starts = (range.start..range.end).step_by(PIECE as usize);
+    starts.map(move |start| start..range.end.min(start + PIECE))
 }
 
 /// From the first to the last of them.
