@@ -26,8 +26,8 @@ pub(crate) fn read_whole<R: VersionReader>(
 
 /// Reads, and waits for the bytes.
 pub(crate) fn read_now<R: VersionReader>(reader: &R, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
-    let mut read = read_together(reader, &[at..at.saturating_add(bytes as u64)])?;
-    read.pop().ok_or_else(|| FsError::of(libc::EIO))
+    let wanted = at..at.saturating_add(bytes as u64);
+    read_together(reader, std::slice::from_ref(&wanted))?.pop().ok_or_else(|| FsError::of(libc::EIO))
 }
 
 /// Reads all of these at once, and waits for the bytes of each.
