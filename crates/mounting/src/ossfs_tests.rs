@@ -74,24 +74,20 @@ order: `tmpdir` is `staging` here. Without either, a write elsewhere than at the
 
     # ossfs work /mnt -ourl=https://oss-cn-hangzhou-internal.aliyuncs.com \\
     #     -otmpdir=/data/tmp -oparallel_count=128 -omultipart_size=32 -oallow_other
-    flatout mount oss://work /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com \\
-        -o tmpdir=/data/tmp -o parallel_count=128 -o multipart_size=32 -o allow_other \\
-        -o attributes=metadata
+    flatout mount oss://work /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com -o tmpdir=/data/tmp -o parallel_count=128 -o multipart_size=32 -o allow_other -o attributes=metadata
 
 The direct mode, without a HEAD of each file (`readdir_optimize` is `attributes=ignore` here, and
 making a link is `EOPNOTSUPP`):
 
     # ossfs models /mnt -ourl=https://oss-cn-hangzhou-internal.aliyuncs.com \\
     #     -odirect_read -odirect_read_prefetch_chunks=128 -oreaddir_optimize
-    flatout mount oss://models /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com \\
-        -o direct_read -o direct_read_prefetch_chunks=128 -o readdir_optimize
+    flatout mount oss://models /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com -o direct_read -o direct_read_prefetch_chunks=128 -o readdir_optimize
 
 The hybrid mode:
 
     # ossfs models /mnt -ourl=https://oss-cn-hangzhou-internal.aliyuncs.com \\
     #     -odirect_read -odirect_read_local_file_cache_size_mb=5120 -odirect_read_backward_chunks=32
-    flatout mount oss://models /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com \\
-        -o direct_read -o direct_read_local_file_cache_size_mb=5120 -o direct_read_backward_chunks=32
+    flatout mount oss://models /mnt -o url=https://oss-cn-hangzhou-internal.aliyuncs.com -o direct_read -o direct_read_local_file_cache_size_mb=5120 -o direct_read_backward_chunks=32
 
 A line of fstab:
 
