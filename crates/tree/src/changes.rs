@@ -322,13 +322,19 @@ impl<S: ObjectStore> Changes<S> {
         }
         {
             let mut table = self.names.table();
-            let mut posix = self.names.posix(&table, ino);
-            if let (Some(posix), Some(inode)) = (&mut posix, table.get(ino))
+            let inode = table.get(ino);
+            let is_of_copy = inode.is_some_and(|inode| {
+                inode.fact.etag.sent() == copied.from_etag && copied.from_etag.is_some()
+            });
+            // What another client has put there meanwhile has attributes of its own.
+            let mut posix = self.names.posix(&table, ino).filter(|_| is_of_copy);
+            let modified_s = inode.map_or(0, |inode| table.known_fact(inode).modified_s);
+            if let Some(posix) = &mut posix
                 && posix.modified.is_none()
+                && modified_s != 0
             {
                 // As the copy says it.
-                let s = i64::from(table.known_fact(inode).modified_s);
-                Arc::make_mut(posix).modified = Some(Time { s, ns: 0 });
+                Arc::make_mut(posix).modified = Some(Time { s: i64::from(modified_s), ns: 0 });
             }
             table.rename(ino, to, now_ms);
             self.names.rewrite_described(&mut table, ino, self.writers.fact(&copied.stored), posix);

@@ -69,6 +69,12 @@ impl<S: ObjectStore> OpenFile<S> {
         self.lock().read.clone()
     }
 
+    /// Both of one moment.
+    pub(crate) fn content_and_version(&self) -> Option<(S::VersionReader, Option<KeptVersion>)> {
+        let known = self.lock();
+        known.read.as_ref().map(|(content, _)| (content.clone(), known.version.clone()))
+    }
+
     pub(crate) fn version(&self) -> Option<KeptVersion> {
         self.lock().version.clone()
     }

@@ -27,11 +27,12 @@ impl<S: ObjectStore> Changes<S> {
                 None => Err(cannot_cut(&location, from, size)),
             };
         }
-        if self.writers.is_pending(node) {
-            return self.writers.set_len(node, 0);
-        }
         if self.writers.clear(node) {
             return Ok(());
+        }
+        // It waits to be uploaded, perhaps only since now.
+        if self.writers.is_pending(node) {
+            return self.writers.set_len(node, 0);
         }
         if from > 0 {
             self.names.learn_posix(&[node])?;

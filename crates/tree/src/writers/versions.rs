@@ -1,6 +1,7 @@
 //! What becomes of readers when a file has another version: they are given it, or read nothing more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flatout_engine::Object;
 use flatout_wire::location::Location;
@@ -13,6 +14,9 @@ use crate::kept::KeptVersion;
 use crate::open_files::OpenFile;
 use crate::store::{ObjectStore, Stored};
 use crate::writer::{FileWriter, Work};
+
+/// How often is looked whether a change of attributes has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl<S: ObjectStore> Writers<S> {
     /// The origin has a version that this mount has made.
@@ -58,12 +62,12 @@ impl<S: ObjectStore> Writers<S> {
         }
     }
 
-    /// Cuts a file to nothing; `false` where nobody writes it.
+    /// Cuts a file to nothing; `false` where nobody has it open to write.
     pub(crate) fn clear(&self, ino: u64) -> bool {
         let Some(writer) = self.of(ino) else { return false };
         let mut work = writer.work();
-        // It may have ended before the turn came.
-        let is_written = self.is_of(ino, &writer);
+        // It may have ended before the turn came, or wait to be uploaded since then.
+        let is_written = self.is_of(ino, &writer) && !self.is_pending(ino);
         if is_written {
             writer.clear(&mut work);
             self.outdate_readers(ino);
@@ -80,22 +84,20 @@ impl<S: ObjectStore> Writers<S> {
         self.readers(ino).iter().for_each(|file| file.set_stale());
     }
 
-    /// Whether this mount may have replaced the version that a handle was to read, since the read began.
-    pub(crate) fn may_have_published(&self, file: &OpenFile<S>, read: &Option<KeptVersion>) -> bool {
-        self.of(file.ino).is_some() || file.version() != *read
-    }
-
-    /// What it has replaced that version by, once that is known.
+    /// By what this mount has replaced the version that a handle was to read, once that is known. It waits for
+    /// a publication, or a change of attributes, that is under way.
     pub(crate) fn published_meanwhile(
         &self,
         file: &OpenFile<S>,
-        read: &Option<KeptVersion>,
-    ) -> Option<S::VersionReader> {
+        read: Option<&KeptVersion>,
+    ) -> Option<(S::VersionReader, Option<KeptVersion>)> {
         if let Some(writer) = self.of(file.ino) {
             // Whoever publishes has its turn.
             drop(writer.work());
         }
-        let (content, _) = file.content()?;
-        (file.version() != *read).then_some(content)
+        while self.names.table().is_moving(file.ino) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        file.content_and_version().filter(|(_, version)| version.as_ref() != read)
     }
 }

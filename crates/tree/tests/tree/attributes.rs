@@ -10,6 +10,7 @@ use flatout_tree::{
     AttributeChanges, AttributeKeeping, Attributes, Caller, Config, Files, NOT_LOOKED_UP, OpenMode, Process,
     Time, TimeChange, TreeOf, XattrNeeds,
 };
+use flatout_wire::object_options::ObjectOptions;
 
 use crate::memory::{Memory, StoredObject};
 use crate::writes::{closed, open, to_write, write};
@@ -507,4 +508,18 @@ fn a_rename_keeps_the_time_of_the_content() {
     memory.put("other", "content");
     memory.tree(minute()).rename((ROOT, os("other")), (ROOT, os("another")), false).unwrap();
     assert_eq!(metadata(&memory, "another"), []);
+}
+
+/// What is copied is the version that is there, not the one that was seen.
+#[test]
+fn a_rename_of_what_another_client_has_replaced_has_the_attributes_of_that() {
+    let memory = Memory::new();
+    memory.put("old", "content");
+    let tree = memory.tree(kept());
+    assert_eq!(shown(&tree, "old").mode, 0o444);
+    memory.put("old", "of another client");
+    let theirs = ObjectOptions { metadata: rows(&[("mode", "33152")]), ..ObjectOptions::default() };
+    memory.describe_as("bucket", "old", &theirs);
+    tree.rename((ROOT, os("old")), (ROOT, os("new")), false).unwrap();
+    assert_eq!(shown(&tree, "new").mode, 0o600);
 }
