@@ -84,8 +84,8 @@ impl<S: ObjectStore> Writers<S> {
         self.readers(ino).iter().for_each(|file| file.set_stale());
     }
 
-    /// By what this mount has replaced the version that a handle was to read, once that is known. It waits for
-    /// a publication, or a change of attributes, that is under way.
+    /// By what this mount has replaced the version that a handle was to read, once that is known. It waits
+    /// for a publication, or a change of attributes, that is under way.
     pub(crate) fn published_meanwhile(
         &self,
         file: &OpenFile<S>,
