@@ -329,13 +329,8 @@ impl<S: ObjectStore> Changes<S> {
             // What another client has put there meanwhile has attributes of its own.
             let mut posix = self.names.posix(&table, ino).filter(|_| is_of_copy);
             let modified_s = inode.map_or(0, |inode| table.known_fact(inode).modified_s);
-            if let Some(posix) = &mut posix
-                && posix.modified.is_none()
-                && modified_s != 0
-            {
-                // As the copy says it.
-                Arc::make_mut(posix).modified = Some(Time { s: i64::from(modified_s), ns: 0 });
-            }
+            // As the copy says it.
+            posix.iter_mut().for_each(|posix| Arc::make_mut(posix).keep_time(modified_s));
             table.rename(ino, to, now_ms);
             self.names.rewrite_described(&mut table, ino, self.writers.fact(&copied.stored), posix);
             self.names.touch(&mut table, &[from.0, to.0]);

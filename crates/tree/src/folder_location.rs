@@ -112,7 +112,7 @@ impl FolderLocation {
         }
     }
 
-    /// Whether a key may be so long: the origin would say so of a file when it is closed.
+    /// Refuses a name whose key is too long: the origin would refuse it only when the file is closed.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.

@@ -226,7 +226,8 @@ impl<S: ObjectStore> Namespace<S> {
             FileKind::Folder => (folder_mode, self.began_s),
         };
         let (size, source) = (fact.size, fact.source);
-        let posix = posix.cloned().unwrap_or_default();
+        let nothing = Posix::default();
+        let posix = posix.unwrap_or(&nothing);
         let modified = posix.modified.unwrap_or(Time { s: modified_s, ns: 0 });
         Attributes {
             ino,

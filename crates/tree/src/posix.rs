@@ -128,13 +128,22 @@ impl Posix {
         self.modified.is_some() || self.accessed.is_some() || self.changed.is_some()
     }
 
-    /// Somebody other than root writes it: a program does not run as its owner or group any more. `None`
-    /// where it never did. As the kernel has it, the group's bit means that only where the group may run it.
+    /// After a write by another user than root: without the bits by which a program runs as the file's owner
+    /// or group. `None` where it has none. As the kernel has it, the group's bit means that only where the
+    /// group may run it.
     pub(crate) fn without_privileges(&self) -> Option<Posix> {
         let mode = self.mode?;
         let of_group = if mode & GROUP_RUNS == 0 { 0 } else { AS_GROUP };
         let left = mode & !(AS_OWNER | of_group);
         (left != mode).then(|| Posix { mode: Some(left), ..self.clone() })
+    }
+
+    /// States the time of the content, unless a program has set one or it is not known (0): a copy of the
+    /// object has another time of its own.
+    pub(crate) fn keep_time(&mut self, modified_s: u32) {
+        if self.modified.is_none() && modified_s != 0 {
+            self.modified = Some(Time { s: i64::from(modified_s), ns: 0 });
+        }
     }
 
     /// Its content is written: times that a program had set are over.

@@ -20,7 +20,7 @@ use crate::store::ObjectStore;
 const AT_ONCE: usize = 64;
 
 impl InodeTable {
-    /// What is known of a node's metadata, and is still so.
+    /// A node's metadata, where it is known and not too old.
     pub(crate) fn posix(&self, ino: u64, now_ms: u64, lifetime_ms: u64) -> Option<Arc<Posix>> {
         if let Some(written) = self.written(ino) {
             return written.posix();
@@ -139,6 +139,9 @@ impl<S: ObjectStore> Namespace<S> {
                 nodes.iter().filter(|ino| table.get(**ino).is_some() && !self.knows_posix(&table, **ino));
             unknown.map(|ino| (*ino, self.described_at(&table, *ino))).collect()
         };
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             while let Some((ino, location)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {

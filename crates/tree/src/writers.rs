@@ -212,7 +212,7 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Goes on with a file that another process has written, by as many handles as it had.
     pub(crate) fn take_over(&self, ino: u64, left: &KeptWriter, handles: u32) -> Result<(), FsError> {
-        let (store, buffers, kept) = (self.names.store.clone(), &self.buffers, (self.kept_of(ino), None));
+        let (store, buffers, kept) = (self.names.store.clone(), &self.buffers, self.kept_of(ino));
         let mut open = self.open();
         let mut table = self.names.table();
         let inode = table.get(ino).ok_or_else(|| FsError::of(libc::ESTALE))?;
@@ -220,13 +220,13 @@ impl<S: ObjectStore> Writers<S> {
         let writer = match left {
             KeptWriter::New { exclusive, posix } => {
                 let condition = if *exclusive { Condition::Absent } else { Condition::None };
-                FileWriter::of_new(store, buffers, location, condition, (kept.0, posix.clone()))
+                FileWriter::of_new(store, buffers, location, condition, (kept, posix.clone()))
             }
             KeptWriter::Published(version) => {
                 let modified_s = i64::from(version.modified_s);
-                FileWriter::of_version(store, buffers, version.object(location), modified_s, kept)
+                FileWriter::of_version(store, buffers, version.object(location), modified_s, (kept, None))
             }
-            KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept.0),
+            KeptWriter::Unsent => FileWriter::of_lost(store, buffers, location, kept),
         };
         table.begin_writing(ino, writer.size.clone());
         open.insert(ino, Opened { writer: Arc::new(writer), handles, is_pending: false });

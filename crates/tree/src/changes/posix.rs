@@ -58,15 +58,19 @@ impl<S: ObjectStore> Changes<S> {
         mut change: impl FnMut(&mut Posix) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         self.names.learn_posix(&[node])?;
-        self.check_not_moving(node)?;
         let (kind, location) = {
             let table = self.names.table();
             let inode = table.get(node).ok_or_else(|| FsError::of(libc::ESTALE))?;
             (inode.kind, self.names.described_at(&table, node))
         };
-        // What is done in a folder meanwhile is not in its way.
-        let moving = (kind == FileKind::File).then(|| Moving::begin_alone(&self.names, node));
-        let _moving = moving.transpose()?;
+        let _moving = match kind {
+            FileKind::File => Some(Moving::begin_alone(&self.names, node)?),
+            // What is done in a folder meanwhile is not in its way.
+            FileKind::Folder => {
+                self.check_not_moving(node)?;
+                None
+            }
+        };
         let location = location.ok_or_else(|| no_marker(libc::EOPNOTSUPP))?;
         let changed = |mut posix: Posix, change: &mut dyn FnMut(&mut Posix) -> Result<(), FsError>| {
             change(&mut posix)?;
@@ -91,8 +95,8 @@ impl<S: ObjectStore> Changes<S> {
             let posix = self.names.posix(&table, node).ok_or_else(|| FsError::of(libc::ESTALE))?;
             let mut posix = (*posix).clone();
             // The object's own time becomes that of the change: what is shown stays.
-            if posix.modified.is_none() && inode.fact.modified_s != 0 {
-                posix.modified = Some(Time { s: i64::from(table.known_fact(inode).modified_s), ns: 0 });
+            if inode.fact.modified_s != 0 {
+                posix.keep_time(table.known_fact(inode).modified_s);
             }
             // What changes its names is told by this mount alone until now.
             let touched_s = table.touched_s(node);

@@ -29,7 +29,7 @@ impl<S: ObjectStore> Work<S> {
         self.shown.posix() != self.description()
     }
 
-    /// What is to be described later is kept as what is to be published is.
+    /// A description that waits is kept where the next process, or the next mount, finds it.
     pub(crate) fn keep_description(&mut self) {
         if !self.is_kept_unsent {
             self.keep();
