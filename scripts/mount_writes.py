@@ -28,6 +28,8 @@ from pathlib import Path
 MIB = 1 << 20
 PORT = 9377
 URL = f"http://127.0.0.1:{PORT}"
+# That of Debian 13, which has torch (scripts/deps.sh).
+WITH_TORCH = Path(os.environ.get("FLATOUT_CACHE") or Path.home() / ".cache/flatout") / "package-torch/bin/python"
 
 
 def main():
@@ -163,7 +165,7 @@ def measured(options, at: Path, pid: int, case: str, folder: Path):
         elif case == "torch":
             # Without the time that its import takes.
             save = "import sys, time, torch; t = torch.zeros(int(sys.argv[2]) << 18); b = time.perf_counter(); torch.save(t, sys.argv[1]); print(time.perf_counter() - b)"
-            saved = subprocess.run(["/usr/bin/python3", "-c", save, at / "t.pt", str(options.mib // 2)], check=True, stdout=subprocess.PIPE, text=True)
+            saved = subprocess.run([WITH_TORCH, "-c", save, at / "t.pt", str(options.mib // 2)], check=True, stdout=subprocess.PIPE, text=True)
             units = options.mib / 2048
             return units / float(saved.stdout), (cpu(pid) - before) / units, peak_mib(pid)
         elif case == "four":

@@ -5,13 +5,14 @@ Their bytes follow from their size, with the same versions on every machine. Mad
 """
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 MIB = 1 << 20
-# Debian's, which has torch.
-PYTHON = "/usr/bin/python3"
+# That of Debian 13, which has torch.
+WITH_TORCH = Path(os.environ.get("FLATOUT_CACHE") or Path.home() / ".cache/flatout") / "package-torch/bin/python"
 
 # A table has so many columns of float64, in so many row groups; one column is read.
 COLUMNS, GROUPS, COLUMN = 16, 16, "c07"
@@ -36,7 +37,7 @@ def made(form: str, path: Path, size: int, python: str) -> str:
     """Writes the file; the SHA-256 of what is to be read of it. Raises LabError."""
     from errors import LabError
 
-    command = [PYTHON if form == "checkpoint" else python, __file__, form, str(path), str(size)]
+    command = [str(WITH_TORCH) if form == "checkpoint" else python, __file__, form, str(path), str(size)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     except OSError as error:

@@ -116,7 +116,7 @@ class Made(support.WithFolder):
 
     def test_checkpoint(self):
         code = "import sys, torch; [sys.stdout.buffer.write(t.numpy()) for t in torch.load(sys.argv[1]).values()]"
-        self.made("checkpoint", "torch", self.by(files.PYTHON, code))
+        self.made("checkpoint", "torch", self.by(files.WITH_TORCH, code))
 
     def test_model(self):
         def read(path: Path) -> bytes:

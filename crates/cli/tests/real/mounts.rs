@@ -267,6 +267,11 @@ fn python_imports() {
     );
 }
 
+/// That of Debian 13.
+fn with_torch() -> String {
+    installed("package-torch", &[cache().join("package-torch/bin/python")])
+}
+
 #[test]
 fn tables_and_models_are_read() {
     let made = |folder: &Path| {
@@ -284,7 +289,8 @@ with zipfile.ZipFile("all.zip", "w") as all:
         let mut python = Command::new(installed("python", &[cache().join("python/bin/python")]));
         run(python.args(["-c", script]).current_dir(folder)).clean();
         let script = "import torch; torch.manual_seed(1); torch.save({f'w{n}': torch.rand(300, 400) for n in range(12)}, 'model.pt')";
-        run(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(folder)).clean();
+        let mut python = Command::new(with_torch());
+        run(python.args(["-c", script]).current_dir(folder)).clean();
     };
     let twins = Twins::new("mount-tables", made);
     twins.python(
@@ -318,7 +324,7 @@ with zipfile.ZipFile(mount / "all.zip") as all:
 "#,
     );
     twins.script(
-        Path::new("/usr/bin/python3"),
+        Path::new(&with_torch()),
         r#"
 import torch
 a, b = (torch.load(place / "model.pt") for place in (mount, local))
