@@ -28,7 +28,7 @@ use crate::sink::landing::Landing;
 use crate::transfer::get::Get;
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::resources::{Resources, TransferOptions};
-use crate::transfer::{Download, Running, TransferOwner};
+use crate::transfer::{Download, Running, TransferOwner, cancelled};
 use flatout_policy::batch_order::{Item, MayBegin, Queue, Work};
 use flatout_policy::queue::{Priority, TransferId};
 use std::sync::Weak;
@@ -479,7 +479,7 @@ impl Batch {
             state.large.clone()
         };
         for running in large {
-            running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+            running.fail(cancelled());
         }
         self.room.notify_all();
     }

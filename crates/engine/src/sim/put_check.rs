@@ -67,7 +67,11 @@ fn check_object(world: &World, task: PutTask, ended: &PutEnded) -> Option<String
         is_end(write.step) && ended.interrupted.is_some_and(|at| write.ended_at.is_some_and(|end| end >= at))
     };
     let may_be_there = may_have(world, is_end) || world.log.borrow().writes.iter().any(is_late);
+    let is_withdrawn = matches!(world.scenario.interruption, Some((Interruption::Withdraw, _)));
     match &ended.result {
+        Err(error) if is_ours && is_withdrawn && super::run::is_cancelled(error) => {
+            Some("it was withdrawn, and the object is there".into())
+        }
         Ok(_) if !is_ours => Some("it ended well, and the object is not there".into()),
         Err(error) if is_ours && !may_be_there => {
             Some(format!("it failed, and the object is there: {error}"))
@@ -101,6 +105,10 @@ fn check_left_behind(world: &World, ended: &PutEnded) -> Option<String> {
 fn check_let_go(world: &World, ended: &PutEnded) -> Option<String> {
     let took = ended.ended.saturating_sub(ended.interrupted?);
     let Scenario { interruption, tuning, .. } = &*world.scenario;
+    let is_cancelled = ended.result.as_ref().is_err_and(super::run::is_cancelled);
+    if !is_cancelled && matches!(interruption, Some((Interruption::Withdraw, _))) {
+        return None;
+    }
     // A writer that leaves while the upload begins is noticed once that is over.
     let begins_ms = match interruption {
         Some((Interruption::ReaderLeaves, _)) => u64::from(tuning.retries + 1) * tuning.stall_ms,

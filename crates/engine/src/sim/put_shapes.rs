@@ -153,6 +153,7 @@ fn interrupt(scenario: &mut Scenario, draw: &mut Draw) {
     let kind = match draw.between(0, 3) {
         0 if streams => Interruption::ReaderLeaves,
         1 => Interruption::ClientCloses,
+        2 => Interruption::Withdraw,
         _ => Interruption::Cancel,
     };
     scenario.interruption = Some((kind, Duration::from_millis(draw.between_orders(1, 2_000))));

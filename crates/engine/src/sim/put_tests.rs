@@ -125,6 +125,29 @@ fn an_upload_that_is_cancelled_as_it_begins_is_aborted_once() {
 }
 
 #[test]
+fn an_upload_that_is_withdrawn_leaves_no_object_or_goes_on_to_its_end() {
+    for parts in [1, 4] {
+        let (mut withdrawn, mut went_on) = (0, 0);
+        for after_ms in (1..1_200).step_by(7) {
+            let mut scenario = steady(7, From::File, parts);
+            scenario.interruption = Some((Interruption::Withdraw, Duration::from_millis(after_ms)));
+            let (world, put) = ended(&scenario);
+            let is_there = world.store.borrow().objects.contains_key(&0);
+            match put.result {
+                Ok(_) => went_on += u32::from(put.interrupted.is_some()),
+                Err(error) => {
+                    assert_eq!((error.kind(), is_there), (ErrorKind::Cancelled, false), "{error}");
+                    withdrawn += 1;
+                }
+            }
+        }
+        // That of one part has one request, which is sent at once.
+        let is_as_expected = went_on > 0 && (withdrawn > 0) == (parts > 1);
+        assert!(is_as_expected, "{parts} parts: {withdrawn} withdrawn, {went_on} went on");
+    }
+}
+
+#[test]
 fn a_refused_put_does_not_slow_a_get() {
     let took = |fault: Option<Fault>| {
         let mut scenario = steady(5, From::Memory, 30);

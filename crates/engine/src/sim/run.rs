@@ -207,6 +207,7 @@ pub(super) fn interrupt(world: &World, interruption: Interruption, transfer: &Tr
     world.tell(|| format!("{interruption:?}"));
     match interruption {
         Interruption::Cancel => transfer.cancel_switch().cancel(),
+        Interruption::Withdraw => transfer.cancel_switch().withdraw(),
         Interruption::ClientCloses => return true,
         // The reader or the writer does so itself.
         Interruption::ReaderLeaves => {}

@@ -114,6 +114,8 @@ pub(super) enum Land {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     Cancel,
+    /// Cancelled unless its object may have been made.
+    Withdraw,
     /// The reader of a stream leaves, or the writer of one.
     ReaderLeaves,
     /// The client is closed, its shards stop.

@@ -39,7 +39,7 @@ use crate::transfer::server_copy::ServerCopy;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
 use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
 use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
-use crate::transfer::{ActiveTransfer, Running};
+use crate::transfer::{ActiveTransfer, Running, cancelled};
 
 /// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
 /// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
@@ -244,6 +244,7 @@ async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> 
     let options = ObjectOptions { tags: copy.options.tags.clone(), ..described(copy, &source.head) };
     let stored_as = Arc::new(StoredAs { options, condition: copy.condition.clone() });
     let step = WriteStep::Copy { source: source.copied_from.clone(), stored_as, directives };
+    copy.transfer.on_last_request()?;
     let (head, body) = match call_whole(shard, copy.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {
@@ -355,7 +356,7 @@ async fn copy_parts(
 async fn out_of_patience(copy: &CopyTransfer) -> Failure {
     copy.transfer.stopped().await;
     tokio::time::sleep(PARTS_END_WITHIN).await;
-    Failure::last(Error::new(ErrorKind::Cancelled, "cancelled"))
+    Failure::last(cancelled())
 }
 
 /// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
@@ -441,6 +442,7 @@ async fn complete(
     let expected = documents::etag_of_parts(parts.iter().map(|part| &*part.etag));
     let whole = Content { bytes: source.bytes, checksum: None };
     let step = WriteStep::Complete { upload_id, stored_as, whole, parts: parts.into() };
+    copy.transfer.on_last_request()?;
     let (mut head, body) = match call_whole(shard, copy.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => return settle(shard, copy, source, failure, expected.as_deref()).await,

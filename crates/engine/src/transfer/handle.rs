@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::error::{Error, ErrorKind};
+use crate::base::error::Error;
 use crate::base::report::{Progress, Report};
-use crate::transfer::Running;
+use crate::transfer::{Running, cancelled};
 use flatout_policy::queue::Priority;
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread
@@ -57,7 +57,7 @@ impl Drop for Transfer {
     /// A child process that inherited the transfer has no shard to wait for.
     fn drop(&mut self) {
         if self.running.transfer().process == std::process::id() {
-            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+            self.running.fail(cancelled());
             self.running.transfer().end.wait();
         }
     }
@@ -79,8 +79,14 @@ impl Watch {
 pub struct CancelSwitch(Arc<dyn Running>);
 
 impl CancelSwitch {
-    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
+    /// Ends the transfer with [`crate::ErrorKind::Cancelled`], unless it has ended.
     pub fn cancel(&self) {
-        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+        self.0.fail(cancelled());
+    }
+
+    /// As [`CancelSwitch::cancel`], unless the request that makes the object may have been sent: then the
+    /// transfer goes on to its end. Where it ends with [`crate::ErrorKind::Cancelled`], no object appears later.
+    pub fn withdraw(&self) {
+        self.0.transfer().withdraw();
     }
 }

@@ -22,12 +22,12 @@ mod upload_stream;
 pub(crate) mod upload_workers;
 pub(crate) mod workers;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::base::cancellation::Cancellation;
-use crate::base::error::Error;
+use crate::base::error::{Error, ErrorKind};
 use crate::base::limited_by::{LimitedBy, TimeByLimit};
 use crate::base::report::{Counters, PartRecord, Progress};
 use crate::gate::Gate;
@@ -59,6 +59,8 @@ pub(crate) struct ActiveTransfer {
     /// Where the report is to have them.
     records: Option<Mutex<Vec<PartRecord>>>,
     failure: Mutex<Option<Error>>,
+    /// The request that makes the object may have been sent. Set under the lock of `failure`.
+    may_be_made: AtomicBool,
     stop: Arc<Cancellation>,
     pub(crate) holds: AtomicU32,
     pub(crate) end: End,
@@ -97,6 +99,7 @@ impl ActiveTransfer {
             process: std::process::id(),
             records: None,
             failure: Mutex::default(),
+            may_be_made: AtomicBool::new(false),
             stop: Arc::new(Cancellation::new()),
             holds: AtomicU32::new(0),
             end: End::new(None),
@@ -130,6 +133,25 @@ impl ActiveTransfer {
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop.cancel();
+    }
+
+    /// Cancels the transfer, unless its object may have been made.
+    pub(crate) fn withdraw(&self) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.may_be_made.load(Ordering::Relaxed) {
+            failure.get_or_insert(cancelled());
+            self.stop.cancel();
+        }
+    }
+
+    /// The request that makes the object is about to be sent: nobody withdraws it any more.
+    ///
+    /// # Errors
+    /// The transfer is to stop.
+    pub(crate) fn on_last_request(&self) -> Result<(), Error> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        self.may_be_made.store(true, Ordering::Relaxed);
+        if failure.is_some() { Err(cancelled()) } else { Ok(()) }
     }
 
     /// Whether it is to stop.
@@ -196,4 +218,9 @@ impl Drop for Working<'_> {
             workers.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Its caller has asked for that.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "cancelled")
 }

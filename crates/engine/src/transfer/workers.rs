@@ -21,7 +21,7 @@ use crate::transfer::guard::TransferGuard;
 use crate::transfer::part::Part;
 use crate::transfer::response::{ask, wait_or_give_up};
 use crate::transfer::single::Single;
-use crate::transfer::{ActiveTransfer, Download, Running, Working};
+use crate::transfer::{ActiveTransfer, Download, Running, Working, cancelled};
 use flatout_policy::queue::Priority;
 use flatout_policy::retry::{Attempts, Fault};
 use std::sync::Arc;
@@ -123,7 +123,7 @@ pub(super) async fn run_past_the_stop<T>(
     tokio::select! {
         biased;
         done = work => done,
-        () = too_late => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
+        () = too_late => Err(cancelled()),
     }
 }
 
