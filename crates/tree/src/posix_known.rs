@@ -8,16 +8,19 @@ use flatout_wire::location::Location;
 
 use crate::attributes::{Caller, FileKind};
 use crate::config::AttributeKeeping;
+use crate::etag::Etag;
 use crate::fact::Fact;
 use crate::folder_location::FolderLocation;
 use crate::fs_error::FsError;
 use crate::inodes::InodeTable;
 use crate::namespace::Namespace;
 use crate::posix::{AS_GROUP, Posix};
-use crate::store::ObjectStore;
+use crate::store::{Head, ObjectStore};
 
 /// HEADs at a time.
 const AT_ONCE: usize = 64;
+/// HEADs of one name, of which newer versions are told all the time.
+const HEADS_MOST: u32 = 4;
 
 impl InodeTable {
     /// A node's metadata, where it is known and not too old.
@@ -170,34 +173,48 @@ impl<S: ObjectStore> Namespace<S> {
     }
 
     fn learn_one(&self, ino: u64, location: Option<&Location>) -> Result<(), FsError> {
-        let asked_ms = self.now_ms();
-        let head = match location {
-            Some(location) => {
-                self.counters.attribute_heads.count();
-                match self.store.head(location) {
-                    Ok(head) => Some(head),
-                    Err(error) if error.kind() == ErrorKind::NotFound => None,
-                    Err(error) => {
-                        self.counters.failures.count();
-                        return Err(error.into());
-                    }
-                }
+        for left in (0..HEADS_MOST).rev() {
+            let asked_ms = self.now_ms();
+            let before = self.table().get(ino).map(|inode| inode.fact.clone());
+            let head = match location {
+                Some(location) => self.described_head(location)?,
+                None => None,
+            };
+            let posix = head.as_ref().map(|head| Posix::read(&head.metadata, head.content_type.as_deref()));
+            let posix = posix.unwrap_or_default();
+            let mut table = self.table();
+            if let Some(written) = table.written(ino) {
+                written.learn_posix(posix);
+                return Ok(());
             }
-            None => None,
-        };
-        let posix = head.map(|head| Posix::read(&head.metadata, head.content_type.as_deref()));
-        let posix = posix.unwrap_or_default();
-        let mut table = self.table();
-        if let Some(written) = table.written(ino) {
-            written.learn_posix(posix);
-            return Ok(());
-        }
-        // The version that is known, also where the object is another by now: its own question is still to
-        // come then.
-        if let Some(fact) = table.get(ino).map(|inode| inode.fact.clone()) {
-            self.set_posix(&mut table, ino, Arc::new(posix), &fact, asked_ms);
+            let Some(fact) = table.get(ino).map(|inode| inode.fact.clone()) else { return Ok(()) };
+            let is_as_before = before.is_some_and(|before| {
+                (before.etag, before.modified_s) == (fact.etag.clone(), fact.modified_s)
+            });
+            let is_of_it = |head: &Head| {
+                Etag::of(head.etag.as_deref()) == fact.etag && head.modified_s == u64::from(fact.modified_s)
+            };
+            // Where the object is another by now than is known, its own question is still to come. What was
+            // told of meanwhile may be newer than the answer.
+            if left == 0 || is_as_before || head.as_ref().is_some_and(is_of_it) {
+                self.set_posix(&mut table, ino, Arc::new(posix), &fact, asked_ms);
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// `None` where it is not there.
+    fn described_head(&self, location: &Location) -> Result<Option<Head>, FsError> {
+        self.counters.attribute_heads.count();
+        match self.store.head(location) {
+            Ok(head) => Ok(Some(head)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                self.counters.failures.count();
+                Err(error.into())
+            }
+        }
     }
 
     /// The object whose metadata is that of a node; a bucket has none.

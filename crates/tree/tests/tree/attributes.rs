@@ -14,7 +14,7 @@ use flatout_wire::object_options::ObjectOptions;
 
 use crate::memory::{Memory, StoredObject};
 use crate::writes::{closed, open, to_write, write};
-use crate::{ROOT, find, ino, minute, nobody};
+use crate::{ROOT, find, ino, minute, names, nobody};
 
 pub fn kept() -> Config {
     Config { attributes: AttributeKeeping::Metadata, ..minute() }
@@ -373,12 +373,33 @@ fn what_was_asked_for_is_shown_however_long_it_took() {
 }
 
 #[test]
+fn an_answer_about_the_version_before_is_not_that_of_the_next() {
+    let memory = Memory::new();
+    let put = |mode: &'static str, bytes: &str| {
+        let object = memory.put("f", bytes);
+        memory.put_again("f", StoredObject { metadata: rows(&[("mode", mode)]), ..object });
+    };
+    put("33152", "old");
+    let tree = Arc::new(memory.tree(kept()));
+    names(&tree, ROOT);
+    let (other, replaced) = (tree.clone(), memory.clone());
+    *memory.0.before_head_is_told.lock().unwrap() = Some(Box::new(move || {
+        let object = replaced.put("f", "newer");
+        replaced.put_again("f", StoredObject { metadata: rows(&[("mode", "33188")]), ..object });
+        replaced.turn_clock(61_000);
+        assert_eq!((shown(&other, "f").mode, shown(&other, "f").size), (0o644, 5));
+    }));
+    assert_eq!((shown(&tree, "f").mode, shown(&tree, "f").size), (0o644, 5));
+    assert_eq!(shown(&tree, "f").mode, 0o644);
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_not_made_up() {
     let memory = Memory::new();
     memory.put("f", "content");
     let tree = memory.tree(kept());
     // The listing is known, the HEAD is not.
-    assert!(crate::names(&tree, ROOT).contains(&"f".to_owned()));
+    assert!(names(&tree, ROOT).contains(&"f".to_owned()));
     memory.refuse(ErrorKind::Denied);
     assert_eq!(find(&tree, "f").map(drop), Err(libc::EACCES));
     // Its name is told all the same, and whoever looks at it is told why not.

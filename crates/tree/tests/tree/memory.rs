@@ -2,7 +2,6 @@
 //! asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,7 +10,8 @@ use flatout_engine::{
     AppendPosition, Bucket, Dialect, EditedPart, Entry, Error, ErrorKind, Listed, Object, UploadEnded,
 };
 use flatout_tree::store::{
-    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
+    Copied, FilePut, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes,
+    VersionReader,
 };
 use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot, WriteMoment};
 use flatout_wire::location::Location;
@@ -37,6 +37,8 @@ pub struct Inner {
     pub clock_ms: AtomicU64,
     /// Seconds between 1970 and the beginning of the tree's clock, which may be another than the bucket's.
     pub unix_s: AtomicU64,
+    /// Done once the answer to the next HEAD is made, and before it is told.
+    pub before_head_is_told: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What a HEAD takes.
     pub head_ms: AtomicU64,
     /// Entries of a page that nobody asked to be shorter.
@@ -69,6 +71,7 @@ pub struct Inner {
     pub reads: AtomicU64,
     /// Reads have found their bytes, and wait.
     pub refuses_descriptions: AtomicBool,
+    pub refuses_deletions: AtomicBool,
     holds_reads: AtomicBool,
     reads_waiting: AtomicUsize,
     /// What every request is answered with.
@@ -109,6 +112,7 @@ impl Memory {
             versions: AtomicU64::new(0),
             clock_ms: AtomicU64::new(1_000_000),
             unix_s: AtomicU64::new(1_599_999_000),
+            before_head_is_told: Mutex::default(),
             head_ms: AtomicU64::new(0),
             page: AtomicUsize::new(1000),
             lists: AtomicU64::new(0),
@@ -127,6 +131,7 @@ impl Memory {
             room: Mutex::default(),
             reads: AtomicU64::new(0),
             refuses_descriptions: AtomicBool::new(false),
+            refuses_deletions: AtomicBool::new(false),
             holds_reads: AtomicBool::new(false),
             reads_waiting: AtomicUsize::new(0),
             refuses: Mutex::default(),
@@ -419,17 +424,21 @@ impl ObjectStore for Memory {
         Ok(Upload { memory: self.clone(), to: to.clone(), condition, bytes, as_: as_.clone() })
     }
 
-    fn put_file(
-        &self,
-        to: &Location,
-        path: &Path,
-        as_: &ObjectOptions,
-        edits: Option<(Object, Vec<EditedPart>)>,
-        condition: Condition,
-        _notes: Option<Arc<dyn UploadNotes>>,
-    ) -> Result<Stored, Error> {
+    fn put_file(&self, put: FilePut<'_>) -> Result<Stored, Error> {
+        let FilePut { to, path, as_, edits, condition, withdrawal, .. } = put;
         self.0.writes.fetch_add(1, Ordering::Relaxed);
-        self.pass()?;
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        let (memory, flag) = (self.clone(), is_withdrawn.clone());
+        let uploading = withdrawal.uploading(move || {
+            flag.store(true, Ordering::Release);
+            memory.open();
+        });
+        let passed = self.pass();
+        drop(uploading);
+        if is_withdrawn.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
+        }
+        passed?;
         let (bucket, key) = to.in_bucket().unwrap();
         self.check(bucket, key, &condition)?;
         let mut bytes = std::fs::read(path).unwrap();
@@ -516,6 +525,9 @@ impl ObjectStore for Memory {
     fn delete(&self, object: &Location) -> Result<(), Error> {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         self.pass()?;
+        if self.0.refuses_deletions.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Denied, "as the test says"));
+        }
         let (bucket, key) = object.in_bucket().unwrap();
         self.keys(bucket).remove(key);
         self.step()
@@ -544,7 +556,11 @@ impl ObjectStore for Memory {
         self.pass()?;
         let (bucket, key) = object.in_bucket().unwrap();
         let keys = self.keys(bucket);
-        let object = keys.get(key).ok_or_else(|| no_such("key"))?;
+        let object = keys.get(key).cloned();
+        drop(keys);
+        let told = self.0.before_head_is_told.lock().unwrap().take();
+        told.into_iter().for_each(|happens| happens());
+        let object = &object.ok_or_else(|| no_such("key"))?;
         Ok(Head {
             size: object.bytes.len() as u64,
             etag: self.shown_etag(object),
