@@ -60,6 +60,7 @@ impl<S: ObjectStore> Changes<S> {
         };
         let _moving = ino.map(|ino| Moving::begin(&self.names, ino));
         let writer = ino.and_then(|ino| self.writers.of(ino));
+        let _removing = writer.as_ref().map(|writer| writer.withdrawal.removing());
         let mut work = writer.as_ref().map(|writer| writer.work());
         let is_at_origin = work.as_ref().is_none_or(|work| work.is_at_origin());
         if is_at_origin {
@@ -289,6 +290,7 @@ impl<S: ObjectStore> Changes<S> {
         let _pinned = Pinned { names: &self.names, ino };
         let _moving = [Some(ino), replaced].map(|ino| ino.map(|ino| Moving::begin(&self.names, ino)));
         let (writer, other) = (self.writers.of(ino), replaced.and_then(|replaced| self.writers.of(replaced)));
+        let _removing = other.as_ref().map(|writer| writer.withdrawal.removing());
         // Whoever writes the name that is replaced publishes before the copy, or never. Two renames that
         // cross each other wait in one order.
         let (mut work, mut replaced_work);

@@ -1,11 +1,10 @@
 //! The engine's client as a store.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use flatout_engine::{
-    AppendPosition, Bucket, Client, Dialect, EditedPart, Entry, Error, Listing, MemoryCharge, Object, Put,
-    Reader, Report, ServerCopy, Source, StreamUploader, Transfer, UploadEnded, Version, upload_stream,
+    AppendPosition, Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Put, Reader,
+    Report, ServerCopy, Source, StreamUploader, Transfer, UploadEnded, Version, upload_stream,
 };
 use flatout_wire::checksum::Coverage;
 use flatout_wire::head::quoted;
@@ -17,7 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::files::{Cancel, Slices, WriteMoment};
 use crate::posix::MODIFIED;
 use crate::store::{
-    Copied, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes, VersionReader,
+    Copied, FilePut, Head, ListingPages, MemoryAccount, ObjectStore, ObjectUpload, Stored, UploadNotes,
+    VersionReader,
 };
 
 impl ObjectStore for Client {
@@ -89,15 +89,8 @@ impl ObjectStore for Client {
         Ok(ClientUpload { uploader, transfer: Client::put(self, put)?, noted })
     }
 
-    fn put_file(
-        &self,
-        to: &Location,
-        path: &Path,
-        as_: &ObjectOptions,
-        edits: Option<(Object, Vec<EditedPart>)>,
-        condition: Condition,
-        notes: Option<Arc<dyn UploadNotes>>,
-    ) -> Result<Stored, Error> {
+    fn put_file(&self, file: FilePut<'_>) -> Result<Stored, Error> {
+        let FilePut { to, path, as_, edits, condition, notes, withdrawal } = file;
         let put = Put::new(to.clone(), Source::File(path.to_owned())).with_options(as_.clone());
         let mut put = put.on_condition(condition);
         if let Some((object, parts)) = edits {
@@ -108,7 +101,12 @@ impl ObjectStore for Client {
             let object = to.clone();
             put = put.on_begun(move |upload_id| noted.begun(&object, upload_id));
         }
-        let report = Client::put(self, put)?.wait()?;
+        let transfer = Client::put(self, put)?;
+        let switch = transfer.cancel_switch();
+        let uploading = withdrawal.uploading(move || switch.withdraw());
+        let report = transfer.wait();
+        drop(uploading);
+        let report = report?;
         noted.iter().for_each(NotedUpload::ended);
         Ok(stored(&report))
     }

@@ -24,10 +24,14 @@ impl FsError {
         FsError { errno, cause: Some(Arc::new(cause)) }
     }
 
+    /// Of its cause.
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        self.cause.as_ref().map(|cause| cause.kind())
+    }
+
     /// Whether asking for something else would fail as well, and wait as long.
     pub(crate) fn is_of_origin_away(&self) -> bool {
-        let kind = self.cause.as_ref().map(|cause| cause.kind());
-        matches!(kind, Some(ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled))
+        matches!(self.kind(), Some(ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled))
     }
 
     /// `ENOENT`.

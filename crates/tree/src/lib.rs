@@ -34,6 +34,7 @@ mod stats;
 pub mod store;
 mod tree;
 mod version_bytes;
+mod withdrawal;
 mod write_errors;
 mod writer;
 mod writers;

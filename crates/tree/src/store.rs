@@ -11,6 +11,7 @@ use flatout_wire::location::Location;
 use flatout_wire::object_options::{Condition, ObjectOptions};
 
 use crate::files::{Cancel, Slices, WriteMoment};
+pub use crate::withdrawal::Withdrawal;
 
 /// A store of objects. Its calls may block, and are made without a lock.
 pub trait ObjectStore: Send + Sync + 'static {
@@ -64,20 +65,12 @@ pub trait ObjectStore: Send + Sync + 'static {
     ) -> Result<Self::Upload, Error>;
 
     /// Makes an object of a file, or of another version and what a file has of it: the parts that are not
-    /// copied. The file must not change meanwhile. `notes` hears of its upload in parts.
+    /// copied.
     ///
     /// # Errors
     /// The origin's refusal, or the network's; `Changed` where the condition does not hold, or that version
-    /// is not there any more.
-    fn put_file(
-        &self,
-        to: &Location,
-        path: &Path,
-        as_: &ObjectOptions,
-        edits: Option<(Object, Vec<EditedPart>)>,
-        condition: Condition,
-        notes: Option<Arc<dyn UploadNotes>>,
-    ) -> Result<Stored, Error>;
+    /// is not there any more; `Cancelled` where it was withdrawn.
+    fn put_file(&self, put: FilePut<'_>) -> Result<Stored, Error>;
 
     /// Appends to an object of OSS that was made by appends; what it is then, and where the next bytes go.
     ///
@@ -139,6 +132,20 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// Seconds since 1970.
     fn unix_s(&self) -> i64;
+}
+
+/// An object that is to be made of a file.
+pub struct FilePut<'a> {
+    pub to: &'a Location,
+    /// Must not change meanwhile.
+    pub path: &'a Path,
+    pub as_: &'a ObjectOptions,
+    /// The version of which the origin copies parts, and all parts.
+    pub edits: Option<(Object, Vec<EditedPart>)>,
+    pub condition: Condition,
+    /// Hears of its upload in parts.
+    pub notes: Option<Arc<dyn UploadNotes>>,
+    pub withdrawal: &'a Withdrawal,
 }
 
 /// Hears of uploads in parts: those that have begun and did not end are of a mount that was killed, and their

@@ -66,6 +66,11 @@ pub(crate) fn replaced_since(location: &Location) -> FsError {
     Error::new(ErrorKind::Changed, cause).during("upload", location).into()
 }
 
+/// An upload that nobody wants any more.
+pub(crate) fn withdrawn(location: &Location) -> FsError {
+    Error::new(ErrorKind::Cancelled, "its name is being removed").during("upload", location).into()
+}
+
 /// The next mount would not know of it.
 pub(crate) fn not_noted(location: &Location, error: &FsError) -> Error {
     let cause = format!("{error}; and the disk takes no note of it: it is lost if this mount is killed");

@@ -28,11 +28,11 @@ use flatout_wire::object_options::Condition;
 use crate::buffers::{BufferedBytes, Buffers};
 use crate::files::WriteMoment;
 use crate::fs_error::FsError;
-use crate::kept::KeptWriter;
 use crate::posix::Posix;
 use crate::staging::StagedFile;
 use crate::store::{ObjectStore, ObjectUpload, Stored, UploadNotes};
 use crate::version_bytes::read_whole;
+use crate::withdrawal::Withdrawal;
 use crate::write_errors::{ended, not_published};
 use crate::writer::appends::Appends;
 pub(crate) use kept_for_others::KeptOf;
@@ -62,6 +62,7 @@ pub(crate) struct FileWriter<S: ObjectStore> {
     is_abandoned: AtomicBool,
     /// Its content is staged.
     is_staged: AtomicBool,
+    pub(crate) withdrawal: Arc<Withdrawal>,
     kept: KeptOf,
 }
 
@@ -96,6 +97,9 @@ pub(crate) struct Work<S: ObjectStore> {
     is_late: bool,
     /// The version that was there when it was cut to nothing.
     replaces: Option<Object>,
+    withdrawal: Arc<Withdrawal>,
+    /// The last upload was given up, since somebody removes the name.
+    pub(crate) is_withdrawn: bool,
 }
 
 struct Published<S: ObjectStore> {
@@ -179,6 +183,7 @@ impl<S: ObjectStore> FileWriter<S> {
             shown.forget_times();
         }
         let goes_on = Arc::new(AtomicBool::new(published.is_some()));
+        let withdrawal = Arc::<Withdrawal>::default();
         let writer = FileWriter {
             store,
             buffers: buffers.clone(),
@@ -203,35 +208,18 @@ impl<S: ObjectStore> FileWriter<S> {
                 untold: None,
                 is_late: false,
                 replaces: None,
+                withdrawal: withdrawal.clone(),
+                is_withdrawn: false,
             }),
             grown: Condvar::new(),
             goes_on,
             is_abandoned: AtomicBool::new(false),
             is_staged: AtomicBool::new(false),
+            withdrawal,
             kept,
         };
         writer.work().keep();
         writer
-    }
-
-    /// The writer was killed: a new file is given up, whether all of it was written or not. `false` for one
-    /// that goes on from a version.
-    pub(crate) fn abandon(&self) -> bool {
-        let is_new = !self.goes_on.load(Ordering::Acquire);
-        self.is_abandoned.fetch_or(is_new, Ordering::AcqRel);
-        if is_new {
-            self.kept.kept.writer(self.kept.ino, &KeptWriter::Unsent);
-        }
-        is_new
-    }
-
-    /// It was published by another of its writers.
-    pub(crate) fn revive(&self) {
-        self.is_abandoned.store(false, Ordering::Release);
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.is_abandoned.load(Ordering::Acquire)
     }
 
     /// Waits for what others do with the file.

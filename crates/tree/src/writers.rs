@@ -388,8 +388,19 @@ impl<S: ObjectStore> Writers<S> {
     pub(crate) fn sync(&self, handle: u64) -> Result<(), FsError> {
         let file = self.files.handles.get(handle)?;
         let Some(written) = &file.written else { return Ok(()) };
-        self.publish(file.ino, &mut written.writer.work())?;
-        written.writer.revive();
+        let writer = &written.writer;
+        loop {
+            let mut work = writer.work();
+            let published = self.publish(file.ino, &mut work);
+            if published.is_ok() || !work.is_withdrawn {
+                published?;
+                break;
+            }
+            drop(work);
+            // There is nothing to publish then, unless the removal fails.
+            writer.withdrawal.wait();
+        }
+        writer.revive();
         Ok(())
     }
 
@@ -446,7 +457,7 @@ impl<S: ObjectStore> Writers<S> {
                 },
             };
             let read = writer.read(at, bytes, may_publish, |work| self.publish(file.ino, work));
-            let read = read.and_then(ReadFrom::now);
+            let read = read.and_then(ReadFrom::now).map_err(of_open_file);
             // One that has ended meanwhile has left its readers a version.
             let has_ended = || file.written.is_none() && !self.is_of(file.ino, &writer);
             if read.is_ok() || !has_ended() {
@@ -484,7 +495,7 @@ impl<S: ObjectStore> Writers<S> {
             if published.is_err() && work.may_be_retried() {
                 // It is there for whoever opens it, and is tried again.
                 self.set_pending(file.ino);
-                return published;
+                return if work.is_withdrawn { Ok(()) } else { published };
             }
         }
         self.end_if_unused(file.ino, &written.writer, &mut work);
@@ -537,6 +548,12 @@ fn stuck<S: ObjectStore>(writer: &FileWriter<S>) -> FsError {
         .during("write", writer.work().location())
         .with_hint([text("close some of the files, or use a larger "), setting("memory")]);
     FsError::because(libc::ENOMEM, error)
+}
+
+/// read(2) knows no `ENOENT`.
+fn of_open_file(error: FsError) -> FsError {
+    let errno = if error.errno == libc::ENOENT { libc::ESTALE } else { error.errno };
+    FsError { errno, ..error }
 }
 
 /// For the log: nobody else hears of it.

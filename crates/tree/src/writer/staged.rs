@@ -15,9 +15,9 @@ use crate::buffers::Buffers;
 use crate::fs_error::FsError;
 use crate::posix::TOKEN;
 use crate::staging::{Base, KnownVersion, LeftFile, Record};
-use crate::store::{Head, ObjectStore, Stored};
+use crate::store::{FilePut, Head, ObjectStore, Stored};
 use crate::version_bytes::{read_now, read_together};
-use crate::write_errors::{cannot_cut, elsewhere, not_published, replaced_since};
+use crate::write_errors::{cannot_cut, elsewhere, not_published, replaced_since, withdrawn};
 
 /// What is read from the version is kept on the disk in such blocks.
 const BLOCK: u64 = 256 << 10;
@@ -230,10 +230,14 @@ impl<S: ObjectStore> Work<S> {
         error
     }
 
-    /// As [`Work::publish`]. What fails is kept on the disk, and can be tried again: only where the object is
+    /// As [`Work::publish`]. What was withdrawn is as it was before: no object was made. What fails is kept on the disk, and can be tried again: only where the object is
     /// another by now nothing more is tried.
     pub(super) fn publish_staged(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
-        match self.look_again(store).and_then(|made| self.upload_staged(store, made)) {
+        let uploaded = self.look_again(store).and_then(|made| self.upload_staged(store, made));
+        let is_cancelled = |error: &FsError| error.kind() == Some(ErrorKind::Cancelled);
+        self.is_withdrawn = self.withdrawal.is_removing() && uploaded.as_ref().is_err_and(is_cancelled);
+        match uploaded {
+            Err(error) if self.is_withdrawn => Err(error),
             Ok(stored) => {
                 self.takes_no_appends = true;
                 self.is_late = false;
@@ -304,7 +308,15 @@ impl<S: ObjectStore> Work<S> {
         let (condition, mut as_) = (self.condition_now(), self.begin_described());
         as_.metadata.push((TOKEN.to_owned(), token));
         let Content::Staged(staged) = &self.content else { return Err(FsError::of(libc::EIO)) };
-        let put = store.put_file(&self.location, staged.path(), &as_, edits, condition, self.notes.clone());
+        let put = store.put_file(FilePut {
+            to: &self.location,
+            path: staged.path(),
+            as_: &as_,
+            edits,
+            condition,
+            notes: self.notes.clone(),
+            withdrawal: &self.withdrawal,
+        });
         let stored = put.map_err(not_published)?;
         self.on_attempt(&stored);
         Ok(stored)
@@ -339,6 +351,9 @@ impl<S: ObjectStore> Work<S> {
         }
         let reader = self.reader(store)?;
         for pieces in pieces.chunks(PIECES_AT_ONCE) {
+            if self.withdrawal.is_removing() {
+                return Err(withdrawn(&self.location));
+            }
             let brought = read_together(&reader, pieces)?;
             let Content::Staged(staged) = &mut self.content else { return Ok(()) };
             for (piece, bytes) in pieces.iter().zip(brought) {

@@ -195,7 +195,7 @@ impl<S: ObjectStore> Writers<S> {
         if !work.may_be_retried() {
             self.end_if_unused(ino, writer, &mut work);
         }
-        published
+        if work.is_withdrawn { Ok(()) } else { published }
     }
 
     pub(crate) fn is_pending(&self, ino: u64) -> bool {

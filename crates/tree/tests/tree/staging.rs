@@ -490,6 +490,62 @@ fn a_file_that_waits_goes_with_its_name() {
     assert_eq!(files_below(folder.path()), ["lock"]);
 }
 
+/// How an fsync and the removal of the name end that comes while the fsync uploads.
+fn removed_meanwhile(memory: &Memory, tree: &TreeOf<Memory>, handle: u64) -> [Result<(), i32>; 2] {
+    let errno = |error: flatout_tree::FsError| error.errno;
+    memory.shut();
+    std::thread::scope(|scope| {
+        let synced = scope.spawn(|| tree.sync(handle).map_err(errno));
+        memory.wait_for(1);
+        let removed = tree.remove_file(ROOT, OsStr::new("f")).map_err(errno);
+        [synced.join().unwrap(), removed]
+    })
+}
+
+#[test]
+fn the_upload_of_a_file_whose_name_is_removed_is_given_up() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    assert_eq!(removed_meanwhile(&memory, &tree, handle), [Ok(()), Ok(())]);
+    assert_eq!(memory.objects().len(), 0);
+    write(&tree, handle, 1, b"z").unwrap();
+    closed(&tree, handle).unwrap();
+    assert_eq!((memory.objects().len(), files_below(folder.path())), (0, vec!["lock".to_owned()]));
+}
+
+#[test]
+fn an_upload_goes_on_when_the_name_could_not_be_removed() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    memory.0.refuses_deletions.store(true, Relaxed);
+    assert_eq!(removed_meanwhile(&memory, &tree, handle), [Ok(()), Err(libc::EACCES)]);
+    let object = memory.object("f").expect("it is published").bytes;
+    assert_eq!(read(&tree, handle, 0, object.len()).unwrap(), object);
+    closed(&tree, handle).unwrap();
+    assert_eq!(tree.pending(), []);
+}
+
+#[test]
+fn a_close_whose_upload_is_given_up_leaves_nothing() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    memory.shut();
+    std::thread::scope(|scope| {
+        let released = scope.spawn(|| tree.release(handle).map_err(|error| error.errno));
+        memory.wait_for(1);
+        tree.remove_file(ROOT, OsStr::new("f")).unwrap();
+        assert_eq!(released.join().unwrap(), Ok(()));
+    });
+    assert_eq!((tree.pending(), memory.objects().len()), (Vec::new(), 0));
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
 #[test]
 fn handles_that_only_read_see_what_is_written() {
     let (memory, folder) = (Memory::new(), TempDir::new().unwrap());

@@ -528,3 +528,14 @@ fn attributes_that_no_object_has_are_refused_or_ignored() {
     tree.change_attributes(ino(&tree, "new"), now).unwrap();
     closed(&tree, handle).unwrap();
 }
+
+#[test]
+fn a_removed_file_of_which_nothing_is_kept_is_stale() {
+    let memory = Memory::with(&["f"]);
+    let tree = memory.tree(minute());
+    let handle = open(&tree, "f", OpenMode { reads: true, ..to_write() }).unwrap().handle;
+    tree.remove_file(ROOT, OsStr::new("f")).unwrap();
+    assert_eq!(read(&tree, handle, 0, 1), Err(libc::ESTALE));
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.objects().len(), 0);
+}

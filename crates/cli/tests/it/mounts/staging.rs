@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_server::{Options, Origin, Store};
 
@@ -314,6 +314,24 @@ fn a_full_staging_folder_is_told_and_loses_nothing() {
     assert!(stored[..2 << 20] == expected[..2 << 20]);
     drop(file);
     place.unmounted();
+}
+
+/// The upload would take 40 seconds.
+#[test]
+fn a_removal_does_not_wait_for_the_upload() {
+    let (origin, place) = (Buckets::new(&[("bucket/there", b"there")]), Place::new());
+    mounted(&place, &origin.url(), &["--bandwidth", "1MiB/s"]);
+    let file = File::create_new(place.at("f")).unwrap();
+    file.write_all_at(&bytes(40 << 20), 1).unwrap();
+    file.write_all_at(b"x", 0).unwrap();
+    let synced = thread::spawn(move || file.sync_all());
+    thread::sleep(Duration::from_secs(1));
+    let began = Instant::now();
+    fs::remove_file(place.at("f")).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    synced.join().unwrap().unwrap();
+    place.unmounted();
+    assert!(!origin.root().join("bucket/f").exists() && is_clear(&place));
 }
 
 /// A reader through another mount sees versions that were published, each whole.

@@ -1,0 +1,73 @@
+//! Uploads that nobody wants any more: of a file whose name is being removed.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Withdraws the uploads of a file while somebody removes its name, so that nobody has to wait for them.
+#[derive(Default)]
+pub struct Withdrawal {
+    state: Mutex<State>,
+    removed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many are removing the name now.
+    removers: u32,
+    /// Stops the upload that runs.
+    stop: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Withdrawal {
+    /// An upload runs, as long as what this returns is held. `stop` may be called meanwhile, and ends it
+    /// unless its object may have been made: the object would appear after the name is gone.
+    pub fn uploading(&self, stop: impl Fn() + Send + 'static) -> Uploading<'_> {
+        let mut state = self.state();
+        if state.removers > 0 {
+            stop();
+        }
+        state.stop = Some(Box::new(stop));
+        Uploading(self)
+    }
+
+    /// The name is being removed, as long as what this returns is held.
+    pub(crate) fn removing(self: &Arc<Withdrawal>) -> Removing {
+        let mut state = self.state();
+        state.removers += 1;
+        state.stop.iter().for_each(|stop| stop());
+        drop(state);
+        Removing(self.clone())
+    }
+
+    pub(crate) fn is_removing(&self) -> bool {
+        self.state().removers > 0
+    }
+
+    /// Waits until nobody is removing the name.
+    pub(crate) fn wait(&self) {
+        let removing = |state: &mut State| state.removers > 0;
+        drop(self.removed.wait_while(self.state(), removing));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An upload that runs.
+pub struct Uploading<'a>(&'a Withdrawal);
+
+impl Drop for Uploading<'_> {
+    fn drop(&mut self) {
+        self.0.state().stop = None;
+    }
+}
+
+/// Somebody who removes a name.
+pub(crate) struct Removing(Arc<Withdrawal>);
+
+impl Drop for Removing {
+    fn drop(&mut self) {
+        self.0.state().removers -= 1;
+        self.0.removed.notify_all();
+    }
+}
