@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use flatout_csi::proto::controller_client::ControllerClient;
@@ -33,7 +34,8 @@ impl Provisioner {
         let log = fs::File::create(folder.path().join("log")).unwrap();
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().unwrap();
-        wait_until("the controller answers", || socket.exists());
+        // The socket is there before it is listened at.
+        wait_until("the controller answers", || UnixStream::connect(&socket).is_ok());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Provisioner { folder, child, runtime }
     }
