@@ -315,12 +315,15 @@ impl<F: Files> Dispatcher<F> {
         self.connection.counts.write_asked(bytes.len());
         if let Some(written) = self.files.write_known(handle, at, bytes, caller) {
             match self.observer.answered(Timed::Write, began, written) {
-                Ok(()) => self.connection.answer(unique, &reply::write(bytes.len())),
+                Ok(has_changed) => {
+                    self.forget_attributes_if(has_changed, request.node);
+                    self.connection.answer(unique, &reply::write(bytes.len()))
+                }
                 Err(errno) => self.connection.fail(unique, errno),
             };
             return;
         }
-        let bytes = bytes.to_vec();
+        let (bytes, node) = (bytes.to_vec(), request.node);
         self.wait_on(&self.write_pool, request, move |own, reply| {
             let (began, mut is_taken) = (Instant::now(), false);
             let mut goes_on = |moment| match moment {
@@ -332,10 +335,11 @@ impl<F: Files> Dispatcher<F> {
             };
             let written = own.files.write(handle, at, &bytes, caller, &mut goes_on);
             let answer = own.observer.answered(Timed::Write, began, written);
+            own.forget_attributes_if(answer == Ok(true), node);
             match (answer, is_taken) {
-                (Ok(()), true) => reply.send_taken(Ok(&reply::write(bytes.len()))),
+                (Ok(_), true) => reply.send_taken(Ok(&reply::write(bytes.len()))),
                 (Err(errno), true) => reply.send_taken(Err(errno)),
-                (Ok(()), false) => {
+                (Ok(_), false) => {
                     reply.send(&reply::write(bytes.len()));
                 }
                 (Err(errno), false) => reply.fail(errno),
@@ -370,7 +374,7 @@ impl<F: Files> Dispatcher<F> {
     fn on_released(&self, node: u64, released: Result<(), FsError>) {
         if let Err(error) = released {
             self.observer.errno(error);
-            self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
+            self.forget_attributes_if(true, node);
         }
     }
 
@@ -417,11 +421,15 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    /// Makes the kernel ask for the attributes again, before the open is answered: the answer to an open has
-    /// no attributes. With a negative offset the kernel forgets only these, and no pages, so it does not wait
-    /// (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
+    /// Before an open is answered: the answer has no attributes.
     fn notify_changed(&self, node: u64, opened: &OpenedFile) {
-        if opened.has_changed {
+        self.forget_attributes_if(opened.has_changed, node);
+    }
+
+    /// Makes the kernel ask for the attributes again. With a negative offset it forgets only these, and no
+    /// pages, so it does not wait (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
+    fn forget_attributes_if(&self, has_changed: bool, node: u64) {
+        if has_changed {
             self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
         }
     }

@@ -240,8 +240,8 @@ impl Files for Made {
         at: u64,
         _bytes: &[u8],
         _caller: Caller,
-    ) -> Option<Result<(), FsError>> {
-        (!handle.is_multiple_of(3)).then(|| Made::done(at))
+    ) -> Option<Result<bool, FsError>> {
+        (!handle.is_multiple_of(3)).then(|| Made::done(at).map(|()| at.is_multiple_of(4)))
     }
 
     fn write(
@@ -251,9 +251,9 @@ impl Files for Made {
         _bytes: &[u8],
         _caller: Caller,
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         match goes_on(WriteMoment::Wait) && (handle.is_multiple_of(5) || goes_on(WriteMoment::Take)) {
-            true => Made::done(at),
+            true => Made::done(at).map(|()| at.is_multiple_of(4)),
             false => Err(FsError::of(4)),
         }
     }

@@ -113,14 +113,21 @@ pub trait Files: Send + Sync + 'static {
         Err(FsError::of(libc::EROFS))
     }
 
-    /// Writes all of `bytes` at the end of a file if that waits for nothing, else `None`.
-    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+    /// As [`Files::write`], if that waits for nothing, else `None`.
+    fn write_known(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+    ) -> Option<Result<bool, FsError>> {
         let _ = (handle, at, bytes, caller);
         Some(Err(FsError::of(libc::EROFS)))
     }
 
     /// Writes all of `bytes` at the end of a file. It waits while they come faster than they are sent. It
-    /// writes nothing once `goes_on` says no.
+    /// writes nothing once `goes_on` says no. Whether the mode is another by that: whoever is not root takes
+    /// privileges away.
     ///
     /// # Errors
     /// `EBADF`; `EOPNOTSUPP` elsewhere than at the end; what the upload failed with; `EINTR`.
@@ -131,7 +138,7 @@ pub trait Files: Send + Sync + 'static {
         bytes: &[u8],
         caller: Caller,
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         let _ = (handle, at, bytes, caller, goes_on);
         Err(FsError::of(libc::EROFS))
     }

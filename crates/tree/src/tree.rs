@@ -381,7 +381,13 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         }
     }
 
-    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+    fn write_known(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+    ) -> Option<Result<bool, FsError>> {
         self.writers.write_known(handle, at, bytes, caller)
     }
 
@@ -392,7 +398,7 @@ impl<S: ObjectStore> Files for TreeOf<S> {
         bytes: &[u8],
         caller: Caller,
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         self.writers.write(handle, at, bytes, caller, goes_on)
     }
 

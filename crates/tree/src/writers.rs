@@ -316,7 +316,7 @@ impl<S: ObjectStore> Writers<S> {
         at: u64,
         bytes: &[u8],
         caller: Caller,
-    ) -> Option<Result<(), FsError>> {
+    ) -> Option<Result<bool, FsError>> {
         let file = match self.handle(handle) {
             Ok(file) => file,
             Err(error) => return Some(Err(error)),
@@ -325,10 +325,7 @@ impl<S: ObjectStore> Writers<S> {
         written.owners().add(caller);
         match written.writer.write_at_once(at, bytes) {
             Ok(Wrote::WouldWait) => None,
-            Ok(Wrote::All) => {
-                self.took(&written.writer, caller);
-                Some(Ok(()))
-            }
+            Ok(Wrote::All) => Some(Ok(self.took(&written.writer, caller))),
             Err(error) => Some(Err(error)),
         }
     }
@@ -340,7 +337,7 @@ impl<S: ObjectStore> Writers<S> {
         bytes: &[u8],
         caller: Caller,
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         let file = self.handle(handle)?;
         let written = file.written.as_ref().ok_or_else(|| FsError::of(libc::EBADF))?;
         written.owners().add(caller);

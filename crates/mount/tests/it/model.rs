@@ -369,11 +369,17 @@ impl Files for Model {
         Ok(())
     }
 
-    fn write_known(&self, handle: u64, at: u64, bytes: &[u8], caller: Caller) -> Option<Result<(), FsError>> {
+    fn write_known(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: &[u8],
+        caller: Caller,
+    ) -> Option<Result<bool, FsError>> {
         self.asked(&format!("write {handle} {at} {bytes:?} {}", caller.thread));
         match handle {
             WRITTEN_LATER => None,
-            _ => Some(if handle == WRITTEN { Ok(()) } else { Err(FsError::of(libc::EROFS)) }),
+            _ => Some(if handle == WRITTEN { Ok(false) } else { Err(FsError::of(libc::EROFS)) }),
         }
     }
 
@@ -384,7 +390,7 @@ impl Files for Model {
         bytes: &[u8],
         _caller: Caller,
         goes_on: &mut dyn FnMut(WriteMoment) -> bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         self.asked(&format!("write {handle} waits"));
         match bytes {
             // Until it is given up.
@@ -397,7 +403,7 @@ impl Files for Model {
             }
             _ if !goes_on(WriteMoment::Take) => Err(FsError::of(libc::EINTR)),
             b"fails" => Err(FsError::of(libc::ENOSPC)),
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 

@@ -69,15 +69,18 @@ impl WrittenSize {
         }
     }
 
-    /// Whoever is not root takes privileges away by writing.
-    pub(crate) fn on_written_by(&self, caller: Caller) {
+    /// Whoever is not root takes privileges away by writing; whether there were any.
+    pub(crate) fn on_written_by(&self, caller: Caller) -> bool {
         if caller.uid == 0 {
-            return;
+            return false;
         }
         let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = posix.as_ref().and_then(|posix| posix.without_privileges()) {
+        let left = posix.as_ref().and_then(|posix| posix.without_privileges());
+        let had_some = left.is_some();
+        if let Some(left) = left {
             *posix = Some(Arc::new(left));
         }
+        had_some
     }
 
     /// Times that a program had set are over.

@@ -25,10 +25,10 @@ impl<S: ObjectStore> Writers<S> {
         Some(left.map_or(posix, Arc::new))
     }
 
-    /// A write was taken.
-    pub(super) fn took(&self, writer: &FileWriter<S>, caller: Caller) {
+    /// A write was taken; whether the mode is another by that.
+    pub(super) fn took(&self, writer: &FileWriter<S>, caller: Caller) -> bool {
         self.taken.fetch_add(1, Ordering::Relaxed);
-        writer.size.on_written_by(caller);
+        writer.size.on_written_by(caller)
     }
 
     /// Changes it: with the file's content, or at once where all of that is published. `None` where nobody

@@ -39,7 +39,7 @@ pub fn write(tree: &TreeOf<Memory>, handle: u64, at: u64, bytes: &[u8]) -> Resul
         Some(written) => written,
         None => tree.write(handle, at, bytes, nobody(), &mut |_| true),
     };
-    written.map_err(|error| error.errno)
+    written.map(drop).map_err(|error| error.errno)
 }
 
 pub fn closed(tree: &TreeOf<Memory>, handle: u64) -> Result<(), i32> {

@@ -122,6 +122,10 @@ fn the_kernel_keeps_others_out() {
     script(&place, "chmod 644 f; chown 65534 d");
     assert_eq!(as_nobody("cat f && ls d && chmod 755 d && echo mine > d/mine"), Some(0));
     assert_eq!(script(&place, "stat -c '%u %a' d/mine d").text(), "65534 644\n65534 755\n");
+    // The kernel keeps modes, and hears that this one is another: what is not root takes privileges away.
+    assert_eq!(script(&place, "echo x > s; chmod 4777 s; stat -c %a s").text(), "4777\n");
+    assert_eq!(as_nobody("echo y >> s"), Some(0));
+    assert_eq!(script(&place, "stat -c %a s").text(), "777\n");
     place.unmounted();
 }
 
