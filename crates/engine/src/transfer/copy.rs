@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use flatout_policy::upload::copy_part_bytes;
 use flatout_wire::checksum::{Algorithm, Checksum};
@@ -31,7 +30,7 @@ use crate::base::version::Version;
 use crate::shard::Shard;
 use crate::shard::call::call_whole;
 use crate::sink::end::End;
-use crate::transfer::copied_parts::{IN_FLIGHT, PartsInFlight};
+use crate::transfer::copied_parts::{IN_FLIGHT, PartsInFlight, out_of_patience};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::put::OnBegun;
 use crate::transfer::resources::Resources;
@@ -39,11 +38,8 @@ use crate::transfer::server_copy::ServerCopy;
 use crate::transfer::upload_checksum::{NOT_STATED, is_md5};
 use crate::transfer::upload_workers::{ABORT_WITHIN, LOOK_EVERY, nonsensical, object_there, says_there};
 use crate::transfer::workers::{run_past_the_stop, run_until_stopped};
-use crate::transfer::{ActiveTransfer, Running, cancelled};
+use crate::transfer::{ActiveTransfer, Running};
 
-/// How long parts in flight may take to end once the copy is stopped. The origin goes on with them in any
-/// case, and may keep one that ends after the upload was aborted (S3's AbortMultipartUpload).
-const PARTS_END_WITHIN: Duration = Duration::from_secs(3);
 const UNKNOWN_END: &str = "whether the copy was made is not known: look before you copy again";
 const LEFT_PARTS: &str = "parts that were copied could not be deleted: they take space until the upload is \
                           aborted at the origin";
@@ -244,7 +240,7 @@ async fn copy_whole(shard: &Rc<Shard>, copy: &CopyTransfer, source: &Source) -> 
     let options = ObjectOptions { tags: copy.options.tags.clone(), ..described(copy, &source.head) };
     let stored_as = Arc::new(StoredAs { options, condition: copy.condition.clone() });
     let step = WriteStep::Copy { source: source.copied_from.clone(), stored_as, directives };
-    copy.transfer.on_last_request()?;
+    copy.transfer.begin_last_request()?;
     let (head, body) = match call_whole(shard, copy.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {
@@ -337,7 +333,7 @@ async fn copy_parts(
                 tokio::select! {
                     biased;
                     ended = copy_part(&shard, &hold, upload_id, number, source, range) => ended,
-                    failure = out_of_patience(&hold) => Err(failure),
+                    failure = out_of_patience(&hold.transfer) => Err(failure),
                 }
             });
         }
@@ -350,13 +346,6 @@ async fn copy_parts(
     }
     done.sort_unstable_by_key(|part: &DonePart| part.number);
     complete(shard, hold, source, upload_id, stored_as, done).await
-}
-
-/// Ready once parts of a copy that was stopped are waited for no longer.
-async fn out_of_patience(copy: &CopyTransfer) -> Failure {
-    copy.transfer.stopped().await;
-    tokio::time::sleep(PARTS_END_WITHIN).await;
-    Failure::last(cancelled())
 }
 
 /// The tags of the source, which a copy keeps. S3 states their number only to keys that may read them: where
@@ -442,7 +431,7 @@ async fn complete(
     let expected = documents::etag_of_parts(parts.iter().map(|part| &*part.etag));
     let whole = Content { bytes: source.bytes, checksum: None };
     let step = WriteStep::Complete { upload_id, stored_as, whole, parts: parts.into() };
-    copy.transfer.on_last_request()?;
+    copy.transfer.begin_last_request()?;
     let (mut head, body) = match call_whole(shard, copy.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => return settle(shard, copy, source, failure, expected.as_deref()).await,

@@ -85,7 +85,7 @@ impl CancelSwitch {
     }
 
     /// As [`CancelSwitch::cancel`], unless the request that makes the object may have been sent: then the
-    /// transfer goes on to its end. Where it ends with [`crate::ErrorKind::Cancelled`], no object appears later.
+    /// transfer goes on to its end. So a transfer that ends as cancelled by this makes no object later.
     pub fn withdraw(&self) {
         self.0.transfer().withdraw();
     }

@@ -144,11 +144,11 @@ impl ActiveTransfer {
         }
     }
 
-    /// The request that makes the object is about to be sent: nobody withdraws it any more.
+    /// Called before the request that makes the object is sent: from then on nobody withdraws the transfer.
     ///
     /// # Errors
     /// The transfer is to stop.
-    pub(crate) fn on_last_request(&self) -> Result<(), Error> {
+    pub(crate) fn begin_last_request(&self) -> Result<(), Error> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         self.may_be_made.store(true, Ordering::Relaxed);
         if failure.is_some() { Err(cancelled()) } else { Ok(()) }

@@ -25,6 +25,7 @@ pub struct Put {
     pub(crate) continues: Option<Object>,
     pub(crate) edits: Option<Edits>,
     pub(crate) on_begun: Option<OnBegun>,
+    pub(crate) may_resume: bool,
 }
 
 /// What an object is made of that differs from another in some ranges.
@@ -50,6 +51,7 @@ impl Put {
             continues: None,
             edits: None,
             on_begun: None,
+            may_resume: true,
         }
     }
 
@@ -83,6 +85,13 @@ impl Put {
     #[must_use]
     pub fn on_begun(mut self, on_begun: impl FnOnce(&str) + Send + 'static) -> Put {
         self.on_begun = Some(Box::new(on_begun));
+        self
+    }
+
+    /// No later run goes on with it: where it fails, the parts that were sent are deleted.
+    #[must_use]
+    pub fn without_resume(mut self) -> Put {
+        self.may_resume = false;
         self
     }
 

@@ -264,7 +264,7 @@ impl Upload {
             stored: OnceLock::new(),
             is_aborting: AtomicBool::new(false),
             journal: OnceLock::new(),
-            resume,
+            resume: resume && put.may_resume,
             resumed_bytes: AtomicU64::new(0),
             resume_note: OnceLock::new(),
             kept_bytes: AtomicU64::new(0),

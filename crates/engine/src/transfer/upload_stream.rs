@@ -26,7 +26,7 @@ use crate::shard::shared::Shared;
 use crate::source::body::OutgoingBody;
 use crate::source::stream::{FilledRoom, Next, UploadRing};
 use crate::transfer::Running;
-use crate::transfer::copied_parts::{IN_FLIGHT as COPIES_IN_FLIGHT, PartsInFlight};
+use crate::transfer::copied_parts::{IN_FLIGHT as COPIES_IN_FLIGHT, PartsInFlight, out_of_patience};
 use crate::transfer::guard::TransferGuard;
 use crate::transfer::put::Edits;
 use crate::transfer::upload::{Cut, PART_LEAST, PartsUpload, Upload};
@@ -229,7 +229,11 @@ pub(super) async fn copy_ranges(
             let (upload_id, bytes) = (parts.upload_id.clone(), range.end - range.start);
             in_flight.0.spawn_local(async move {
                 let step = WriteStep::CopyPart { upload_id, number, source, range };
-                let called = call_whole(&shard, hold.operation(step)).await;
+                let called = tokio::select! {
+                    biased;
+                    called = call_whole(&shard, hold.operation(step)) => called,
+                    failure = out_of_patience(&hold.transfer) => Err(failure),
+                };
                 let (_, body) = called.map_err(|failure| match failure.status {
                     Some(412) => replaced_meanwhile(),
                     _ => failure.error,

@@ -137,7 +137,7 @@ pub(super) async fn put(shard: &Rc<Shard>, upload: &Upload, body: &OutgoingBody<
     let mut was_lost = false;
     let (mut form, mut plan) = (None, ChecksumPlan::Known(None));
     let mut slot = Some(upload.transfer.slots.acquire().await);
-    upload.transfer.on_last_request()?;
+    upload.transfer.begin_last_request()?;
     loop {
         let asked = upload.form();
         if form != Some(asked) {
@@ -349,7 +349,7 @@ pub(super) async fn complete(shard: &Rc<Shard>, upload: &Upload, begun: &PartsUp
         whole: upload.told(content),
         parts: parts.iter().map(named).collect(),
     };
-    upload.transfer.on_last_request()?;
+    upload.transfer.begin_last_request()?;
     let (head, body) = match call_whole(shard, upload.operation(step)).await {
         Ok(answer) => answer,
         Err(failure) => {

@@ -491,6 +491,30 @@ fn broken_off(buckets: &Buckets, journals: &Path, path: &Path, location: &Locati
 }
 
 #[test]
+fn an_upload_that_is_withdrawn_keeps_no_parts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, journals) = (folder.path().join("file"), folder.path().join("journals"));
+    fs::write(&path, content(30 * PART)).expect("a file");
+    for location in locations() {
+        let buckets = Buckets::new();
+        let mut config = buckets.config();
+        config.settings.bandwidth_bytes = Some(120 * MIB as u64);
+        config.upload_journals = Some(journals.clone());
+        let client = Client::new(config).expect("good settings");
+        let put = Put::new(location.clone(), Source::File(path.clone())).without_resume();
+        let transfer = client.put(put).expect("it begins");
+        while transfer.progress().landed_bytes < 16 * PART as u64 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        transfer.cancel_switch().withdraw();
+        assert_eq!(transfer.wait().expect_err("it was withdrawn").kind(), ErrorKind::Cancelled);
+        assert_eq!(client.stat(&location).expect_err("no object").kind(), ErrorKind::NotFound);
+        let journals_left = fs::read_dir(&journals).map_or(0, Iterator::count);
+        assert_eq!((buckets.parts_left(), journals_left), (0, 0), "{location}");
+    }
+}
+
+#[test]
 fn a_file_goes_on_from_the_parts_that_the_origin_has() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, journals) = (folder.path().join("file"), folder.path().join("journals"));
