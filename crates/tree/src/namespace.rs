@@ -225,9 +225,10 @@ impl<S: ObjectStore> Namespace<S> {
             FileKind::File => (file_mode, modified_s),
             FileKind::Folder => (folder_mode, self.began_s),
         };
-        let (size, source) = (fact.size, fact.source);
         let nothing = Posix::default();
         let posix = posix.unwrap_or(&nothing);
+        let size = posix.target().filter(|_| fact.size == 0).map_or(fact.size, |target| target.len() as u64);
+        let source = fact.source;
         let modified = posix.modified.unwrap_or(Time { s: modified_s, ns: 0 });
         Attributes {
             ino,

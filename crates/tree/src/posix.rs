@@ -123,9 +123,19 @@ impl Posix {
         posix.map_or_else(ObjectOptions::default, |posix| posix.options(kind))
     }
 
-    /// Whether a program has set any.
-    pub(crate) fn has_times(&self) -> bool {
-        self.modified.is_some() || self.accessed.is_some() || self.changed.is_some()
+    /// Whether it says something that is over once the content is written.
+    pub(crate) fn is_of_content(&self) -> bool {
+        self.modified.is_some() || self.changed.is_some() || self.special.is_some()
+    }
+
+    /// The target of a link that ossfs 1.0 has made with `symlink_in_meta`: its object is empty then.
+    /// `header:LENGTH:PERCENT-ENCODED` (`FdEntity::SetSymlinkAttr` of ossfs 1.91).
+    pub(crate) fn target(&self) -> Option<Vec<u8>> {
+        let stated = self.others.iter().find(|(name, _)| name.eq_ignore_ascii_case("symlink-target"));
+        let (length, encoded) =
+            stated.filter(|_| self.is_link)?.1.strip_prefix("header:")?.split_once(':')?;
+        let target = percent::decode(encoded).into_owned();
+        (length.parse() == Ok(target.len())).then_some(target)
     }
 
     /// After a write by another user than root: without the bits by which a program runs as the file's owner
@@ -146,10 +156,9 @@ impl Posix {
         }
     }
 
-    /// Its content is written: times that a program had set are over.
+    /// Its content is written: times of that which a program had set are over.
     pub(crate) fn on_written(&mut self) {
-        (self.modified, self.accessed, self.changed) = (None, None, None);
-        self.special = None;
+        (self.modified, self.changed, self.special) = (None, None, None);
     }
 }
 
@@ -248,6 +257,24 @@ mod tests {
         let mut written = pipe;
         written.on_written();
         assert_eq!(written.options(FileKind::File).metadata, metadata(&[("mode", "33188")]));
+    }
+
+    #[test]
+    fn targets_in_metadata_are_those_of_ossfs() {
+        let target = |mode: &str, text: &str| {
+            Posix::read(&metadata(&[("mode", mode), ("Symlink-Target", text)]), None).target()
+        };
+        let stated = "header:14:gr%C3%BCn%20%C3%BC%20%2541%2B";
+        assert_eq!(target("41471", stated), None, "the length is another");
+        let stated = stated.replace("14", "13");
+        assert_eq!(target("41471", &stated), Some("grün ü %41+".into()));
+        assert_eq!(target("33188", &stated), None);
+        for other in ["body:0:", "header:", "header:1", "header:x:y", ""] {
+            assert_eq!(target("41471", other), None, "{other}");
+        }
+        // It stays what it is when its mode changes.
+        let rows = metadata(&[("symlink-target", &stated), ("mode", "41471")]);
+        assert_eq!(Posix::read(&rows, None).options(FileKind::File).metadata, rows);
     }
 
     #[test]

@@ -375,11 +375,9 @@ fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: boo
             "the origin does not offer this",
             "check the URL and the options: not every origin offers all that S3 does".into(),
         ),
-        Reason::Other if refusal.code == "InvalidBucketName" => (
-            ErrorKind::Usage,
-            "this is no name of a bucket",
-            "check the bucket's name: s3://BUCKET/KEY".into(),
-        ),
+        Reason::Other if refusal.code == "InvalidBucketName" => {
+            (ErrorKind::Usage, "this is no name of a bucket", "check the bucket's name".into())
+        }
         Reason::Other => (
             ErrorKind::Network,
             "the origin refused",

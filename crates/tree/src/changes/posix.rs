@@ -193,8 +193,12 @@ impl<S: ObjectStore> Changes<S> {
         self.names.learn_posix(&[node])?;
         let version = {
             let table = self.names.table();
-            let is_link = self.names.posix(&table, node).is_some_and(|posix| posix.is_link);
-            let inode = table.get(node).filter(|_| is_link).ok_or_else(|| FsError::of(libc::EINVAL))?;
+            let posix = self.names.posix(&table, node).filter(|posix| posix.is_link);
+            let posix = posix.ok_or_else(|| FsError::of(libc::EINVAL))?;
+            let inode = table.get(node).ok_or_else(|| FsError::of(libc::EINVAL))?;
+            if let Some(target) = posix.target().filter(|_| inode.fact.size == 0) {
+                return Ok(target);
+            }
             inode.fact.version(self.names.object(&table, inode.parent, &inode.name)?)
         };
         if version.size == 0 || version.size > TARGET_MOST {

@@ -64,7 +64,7 @@ impl WrittenSize {
     pub(crate) fn forget_times(&self) {
         self.is_newer.store(true, Ordering::Release);
         let mut posix = self.posix.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = posix.as_mut().filter(|posix| posix.has_times()) {
+        if let Some(known) = posix.as_mut().filter(|posix| posix.is_of_content()) {
             Arc::make_mut(known).on_written();
         }
     }

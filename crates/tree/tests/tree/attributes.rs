@@ -110,7 +110,8 @@ fn attributes_of_a_closed_file_are_changed_by_a_copy_of_it() {
     closed(&tree, handle).unwrap();
     let now = shown(&tree, "f");
     assert!(now.modified_s > 1_234_567_890 && owned(&now) == (0o600, 7, 8), "{now:?}");
-    assert_eq!(metadata(&memory, "f"), rows(&[("mode", "33152"), ("uid", "7"), ("gid", "8")]));
+    let left = [("mode", "33152"), ("uid", "7"), ("gid", "8"), ("atime", "99.000000001")];
+    assert_eq!(metadata(&memory, "f"), rows(&left));
 }
 
 /// cp -p, tar and rsync set them while the file is open: one request has all.
@@ -230,6 +231,38 @@ fn what_somebody_else_writes_does_not_run_as_its_owner() {
         assert_eq!(shown(&tree, name).mode, expected, "{name}");
         assert_eq!(shown(&memory.tree(kept()), name).mode, expected, "{name}");
     }
+}
+
+/// A disk changes it where a file is read, and nowhere else.
+#[test]
+fn what_is_written_keeps_the_time_of_access() {
+    let memory = Memory::new();
+    memory.put("f", "content");
+    let tree = memory.tree(kept());
+    let set = Time { s: 99, ns: 1 };
+    change(&tree, "f", AttributeChanges { accessed: TimeChange::To(set), ..AttributeChanges::default() })
+        .unwrap();
+    for how in [to_write(), OpenMode { truncates: true, ..to_write() }] {
+        let handle = open(&tree, "f", how).unwrap().handle;
+        let at = if how.truncates { 0 } else { 7 };
+        write(&tree, handle, at, b"more").unwrap();
+        closed(&tree, handle).unwrap();
+        assert_eq!(metadata(&memory, "f"), rows(&[("atime", "99.000000001")]));
+        assert_eq!(shown(&tree, "f").accessed, Some(set));
+    }
+}
+
+/// Without a byte of content.
+#[test]
+fn links_whose_target_is_in_metadata_are_read() {
+    let memory = Memory::new();
+    let object = memory.put("link", "");
+    let stated = rows(&[("mode", "41471"), ("symlink-target", "header:6:a%20%C3%BCb%25")]);
+    memory.put_again("link", StoredObject { metadata: stated, ..object });
+    let tree = memory.tree(kept());
+    let link = shown(&tree, "link");
+    assert!(link.is_link && link.size == 6, "{link:?}");
+    assert_eq!(tree.read_link(link.ino).unwrap(), "a üb%".as_bytes());
 }
 
 #[test]
