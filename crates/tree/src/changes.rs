@@ -60,7 +60,8 @@ impl<S: ObjectStore> Changes<S> {
         };
         let _moving = ino.map(|ino| Moving::begin(&self.names, ino));
         let writer = ino.and_then(|ino| self.writers.of(ino));
-        let _removing = writer.as_ref().map(|writer| writer.withdrawal.removing());
+        let named = ino.zip(writer.as_ref());
+        let _removal = named.map(|(ino, writer)| self.writers.begin_removal(ino, writer));
         let mut work = writer.as_ref().map(|writer| writer.work());
         let is_at_origin = work.as_ref().is_none_or(|work| work.is_at_origin());
         if is_at_origin {
@@ -71,10 +72,6 @@ impl<S: ObjectStore> Changes<S> {
         }
         drop(work);
         self.on_removed(parent, name, FileKind::File);
-        if let (Some(ino), Some(writer)) = (ino, &writer) {
-            // One that waited to be uploaded goes with its name.
-            self.writers.publish_pending(ino, writer)?;
-        }
         Ok(())
     }
 
@@ -290,7 +287,8 @@ impl<S: ObjectStore> Changes<S> {
         let _pinned = Pinned { names: &self.names, ino };
         let _moving = [Some(ino), replaced].map(|ino| ino.map(|ino| Moving::begin(&self.names, ino)));
         let (writer, other) = (self.writers.of(ino), replaced.and_then(|replaced| self.writers.of(replaced)));
-        let _removing = other.as_ref().map(|writer| writer.withdrawal.removing());
+        let named = replaced.zip(other.as_ref());
+        let _removal = named.map(|(replaced, other)| self.writers.begin_removal(replaced, other));
         // Whoever writes the name that is replaced publishes before the copy, or never. Two renames that
         // cross each other wait in one order.
         let (mut work, mut replaced_work);

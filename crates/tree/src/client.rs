@@ -92,7 +92,8 @@ impl ObjectStore for Client {
     fn put_file(&self, file: FilePut<'_>) -> Result<Stored, Error> {
         let FilePut { to, path, as_, edits, condition, notes, withdrawal } = file;
         let put = Put::new(to.clone(), Source::File(path.to_owned())).with_options(as_.clone());
-        let mut put = put.on_condition(condition);
+        // Each attempt is described by another token, so none goes on with the parts of another.
+        let mut put = put.on_condition(condition).without_resume();
         if let Some((object, parts)) = edits {
             put = put.editing(object, parts);
         }
@@ -103,7 +104,7 @@ impl ObjectStore for Client {
         }
         let transfer = Client::put(self, put)?;
         let switch = transfer.cancel_switch();
-        let uploading = withdrawal.uploading(move || switch.withdraw());
+        let uploading = withdrawal.begin_upload(move || switch.withdraw());
         let report = transfer.wait();
         drop(uploading);
         let report = report?;

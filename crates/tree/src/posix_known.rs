@@ -19,7 +19,7 @@ use crate::store::{Head, ObjectStore};
 
 /// HEADs at a time.
 const AT_ONCE: usize = 64;
-/// HEADs of one name, of which newer versions are told all the time.
+/// HEADs for a name whose version changes each time.
 const HEADS_MOST: u32 = 4;
 
 impl InodeTable {
@@ -173,7 +173,7 @@ impl<S: ObjectStore> Namespace<S> {
     }
 
     fn learn_one(&self, ino: u64, location: Option<&Location>) -> Result<(), FsError> {
-        for left in (0..HEADS_MOST).rev() {
+        for _ in 0..HEADS_MOST {
             let asked_ms = self.now_ms();
             let before = self.table().get(ino).map(|inode| inode.fact.clone());
             let head = match location {
@@ -196,12 +196,12 @@ impl<S: ObjectStore> Namespace<S> {
             };
             // Where the object is another by now than is known, its own question is still to come. What was
             // told of meanwhile may be newer than the answer.
-            if left == 0 || is_as_before || head.as_ref().is_some_and(is_of_it) {
+            if is_as_before || head.as_ref().is_some_and(is_of_it) {
                 self.set_posix(&mut table, ino, Arc::new(posix), &fact, asked_ms);
                 return Ok(());
             }
         }
-        Ok(())
+        Err(FsError::of(libc::ESTALE))
     }
 
     /// `None` where it is not there.

@@ -15,14 +15,17 @@ struct State {
     removers: u32,
     /// Stops the upload that runs.
     stop: Option<Box<dyn Fn() + Send>>,
+    /// That has been asked of the last upload.
+    was_stopped: bool,
 }
 
 impl Withdrawal {
-    /// An upload runs, as long as what this returns is held. `stop` may be called meanwhile, and ends it
-    /// unless its object may have been made: the object would appear after the name is gone.
-    pub fn uploading(&self, stop: impl Fn() + Send + 'static) -> Uploading<'_> {
+    /// An upload runs, as long as what this returns is held. `stop` may be called meanwhile. It must not end
+    /// an upload whose object may have been made: that would appear once the name is gone.
+    pub fn begin_upload(&self, stop: impl Fn() + Send + 'static) -> Uploading<'_> {
         let mut state = self.state();
-        if state.removers > 0 {
+        state.was_stopped = state.removers > 0;
+        if state.was_stopped {
             stop();
         }
         state.stop = Some(Box::new(stop));
@@ -30,10 +33,13 @@ impl Withdrawal {
     }
 
     /// The name is being removed, as long as what this returns is held.
-    pub(crate) fn removing(self: &Arc<Withdrawal>) -> Removing {
+    pub(crate) fn begin_removal(self: &Arc<Withdrawal>) -> Removing {
         let mut state = self.state();
         state.removers += 1;
-        state.stop.iter().for_each(|stop| stop());
+        if let Some(stop) = &state.stop {
+            stop();
+            state.was_stopped = true;
+        }
         drop(state);
         Removing(self.clone())
     }
@@ -42,8 +48,13 @@ impl Withdrawal {
         self.state().removers > 0
     }
 
+    /// Whether the last upload was asked to stop.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.state().was_stopped
+    }
+
     /// Waits until nobody is removing the name.
-    pub(crate) fn wait(&self) {
+    pub(crate) fn wait_for_removal(&self) {
         let removing = |state: &mut State| state.removers > 0;
         drop(self.removed.wait_while(self.state(), removing));
     }

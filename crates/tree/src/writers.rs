@@ -3,6 +3,7 @@
 
 mod described;
 mod pending;
+mod removal;
 mod versions;
 
 use std::collections::HashMap;
@@ -395,7 +396,7 @@ impl<S: ObjectStore> Writers<S> {
             }
             drop(work);
             // There is nothing to publish then, unless the removal fails.
-            writer.withdrawal.wait();
+            writer.withdrawal.wait_for_removal();
         }
         writer.revive();
         Ok(())
@@ -403,6 +404,7 @@ impl<S: ObjectStore> Writers<S> {
 
     /// Makes what was written the object.
     pub(crate) fn publish(&self, ino: u64, work: &mut Work<S>) -> Result<(), FsError> {
+        work.is_withdrawn = false;
         // Of a file that another process has left.
         let published = match self.names.learn_posix(&[ino]) {
             Ok(()) => work.publish(&self.names.store),

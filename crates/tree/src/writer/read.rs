@@ -25,7 +25,11 @@ impl<S: ObjectStore> FileWriter<S> {
             if matches!(&read, Err(error) if error.errno == libc::ESTALE) {
                 let is_late = self.work().is_late;
                 if is_late {
-                    publish(&mut self.work())?;
+                    let mut work = self.work();
+                    let published = publish(&mut work);
+                    if !work.is_withdrawn {
+                        published?;
+                    }
                 }
                 read = self.read_staged(at, bytes);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use flatout_engine::{EditedPart, ErrorKind, Object, STREAM_ROOM_LEAST, edited_parts};
+use flatout_engine::{EditedPart, Error, ErrorKind, Object, STREAM_ROOM_LEAST, edited_parts};
 use flatout_wire::location::Location;
 use flatout_wire::object_options::Condition;
 
@@ -221,21 +221,24 @@ impl<S: ObjectStore> Work<S> {
 
     /// What is staged is not published now; nothing is lost by that.
     pub(crate) fn put_off(&mut self, error: FsError) -> FsError {
+        self.keep_for_later();
+        error
+    }
+
+    /// It is to be published later than it was asked for.
+    pub(crate) fn keep_for_later(&mut self) {
         if self.may_be_retried() {
             self.is_late = true;
             // Also from a loss of power, before anybody hears of it. Where that fails, it is in this process,
             // which goes on trying.
             let _ = self.record(true);
         }
-        error
     }
 
-    /// As [`Work::publish`]. What was withdrawn is as it was before: no object was made. What fails is kept on the disk, and can be tried again: only where the object is
-    /// another by now nothing more is tried.
+    /// As [`Work::publish`]. What was withdrawn is as before: no object was made. What fails is kept on the
+    /// disk, and can be tried again: only where the object is another by now nothing more is tried.
     pub(super) fn publish_staged(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
         let uploaded = self.look_again(store).and_then(|made| self.upload_staged(store, made));
-        let is_cancelled = |error: &FsError| error.kind() == Some(ErrorKind::Cancelled);
-        self.is_withdrawn = self.withdrawal.is_removing() && uploaded.as_ref().is_err_and(is_cancelled);
         match uploaded {
             Err(error) if self.is_withdrawn => Err(error),
             Ok(stored) => {
@@ -317,6 +320,8 @@ impl<S: ObjectStore> Work<S> {
             notes: self.notes.clone(),
             withdrawal: &self.withdrawal,
         });
+        let is_cancelled = |error: &Error| error.kind() == ErrorKind::Cancelled;
+        self.is_withdrawn = put.as_ref().is_err_and(is_cancelled) && self.withdrawal.was_stopped();
         let stored = put.map_err(not_published)?;
         self.on_attempt(&stored);
         Ok(stored)
@@ -352,6 +357,7 @@ impl<S: ObjectStore> Work<S> {
         let reader = self.reader(store)?;
         for pieces in pieces.chunks(PIECES_AT_ONCE) {
             if self.withdrawal.is_removing() {
+                self.is_withdrawn = true;
                 return Err(withdrawn(&self.location));
             }
             let brought = read_together(&reader, pieces)?;

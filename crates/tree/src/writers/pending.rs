@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{Opened, Writers};
+use flatout_engine::ErrorKind;
+
 use crate::ROOT;
 use crate::attributes::{AttributeSource, Caller, FileKind, OpenMode, Process};
 use crate::etag::Etag;
@@ -173,6 +175,7 @@ impl<S: ObjectStore> Writers<S> {
             let is_away = matches!(&published, Err(error) if error.is_of_origin_away());
             if let (Some(staging), Err(error)) = (&self.names.config.staging, &published)
                 && let Some(cause) = &error.cause
+                && cause.kind() != ErrorKind::Cancelled
             {
                 staging.tell(cause);
             }
@@ -195,7 +198,7 @@ impl<S: ObjectStore> Writers<S> {
         if !work.may_be_retried() {
             self.end_if_unused(ino, writer, &mut work);
         }
-        if work.is_withdrawn { Ok(()) } else { published }
+        published
     }
 
     pub(crate) fn is_pending(&self, ino: u64) -> bool {

@@ -72,6 +72,8 @@ pub struct Inner {
     /// Reads have found their bytes, and wait.
     pub refuses_descriptions: AtomicBool,
     pub refuses_deletions: AtomicBool,
+    /// The object of an upload may have been made when it is asked to stop.
+    pub stops_too_late: AtomicBool,
     holds_reads: AtomicBool,
     reads_waiting: AtomicUsize,
     /// What every request is answered with.
@@ -132,6 +134,7 @@ impl Memory {
             reads: AtomicU64::new(0),
             refuses_descriptions: AtomicBool::new(false),
             refuses_deletions: AtomicBool::new(false),
+            stops_too_late: AtomicBool::new(false),
             holds_reads: AtomicBool::new(false),
             reads_waiting: AtomicUsize::new(0),
             refuses: Mutex::default(),
@@ -429,9 +432,11 @@ impl ObjectStore for Memory {
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         let is_withdrawn = Arc::new(AtomicBool::new(false));
         let (memory, flag) = (self.clone(), is_withdrawn.clone());
-        let uploading = withdrawal.uploading(move || {
-            flag.store(true, Ordering::Release);
-            memory.open();
+        let uploading = withdrawal.begin_upload(move || {
+            if !memory.0.stops_too_late.load(Ordering::Relaxed) {
+                flag.store(true, Ordering::Release);
+                memory.open();
+            }
         });
         let passed = self.pass();
         drop(uploading);

@@ -4,11 +4,13 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use flatout_engine::ErrorKind;
 use flatout_tree::{
-    AttributeChanges, AttributeKeeping, Caller, Config, Files, OpenMode, Process, StagingFolder, Tell, TreeOf,
+    AttributeChanges, AttributeKeeping, Caller, Config, Files, FsError, OpenMode, Process, StagingFolder,
+    Tell, TreeOf,
 };
 use flatout_wire::object_options::ObjectOptions;
 use tempfile::TempDir;
@@ -490,16 +492,33 @@ fn a_file_that_waits_goes_with_its_name() {
     assert_eq!(files_below(folder.path()), ["lock"]);
 }
 
-/// How an fsync and the removal of the name end that comes while the fsync uploads.
-fn removed_meanwhile(memory: &Memory, tree: &TreeOf<Memory>, handle: u64) -> [Result<(), i32>; 2] {
-    let errno = |error: flatout_tree::FsError| error.errno;
+/// How an upload and what takes the name of its file end that comes meanwhile. Where nobody stops the upload,
+/// it goes on after a while, and its bytes are sent.
+fn meanwhile(
+    memory: &Memory,
+    upload: impl FnOnce() -> Result<(), FsError> + Send,
+    take_name: impl FnOnce() -> Result<(), FsError> + Send,
+) -> [Result<(), i32>; 2] {
+    let errno = |error: FsError| error.errno;
     memory.shut();
+    let (over, is_over) = mpsc::channel();
     std::thread::scope(|scope| {
-        let synced = scope.spawn(|| tree.sync(handle).map_err(errno));
+        scope.spawn(move || {
+            if is_over.recv_timeout(Duration::from_secs(5)).is_err() {
+                memory.open();
+            }
+        });
+        let uploaded = scope.spawn(|| upload().map_err(errno));
         memory.wait_for(1);
-        let removed = tree.remove_file(ROOT, OsStr::new("f")).map_err(errno);
-        [synced.join().unwrap(), removed]
+        let taken = take_name().map_err(errno);
+        let ends = [uploaded.join().unwrap(), taken];
+        let _ = over.send(());
+        ends
     })
+}
+
+fn remove(tree: &TreeOf<Memory>) -> Result<(), FsError> {
+    tree.remove_file(ROOT, OsStr::new("f"))
 }
 
 #[test]
@@ -508,9 +527,23 @@ fn the_upload_of_a_file_whose_name_is_removed_is_given_up() {
     let tree = memory.tree(with(folder.path()));
     let handle = create(&tree, "f");
     scribble(&tree, handle);
-    assert_eq!(removed_meanwhile(&memory, &tree, handle), [Ok(()), Ok(())]);
-    assert_eq!(memory.objects().len(), 0);
+    assert_eq!(meanwhile(&memory, || tree.sync(handle), || remove(&tree)), [Ok(()), Ok(())]);
+    assert_eq!((memory.objects().len(), memory.0.sent_of_files.load(Relaxed)), (0, 0));
     write(&tree, handle, 1, b"z").unwrap();
+    closed(&tree, handle).unwrap();
+    assert_eq!((memory.objects().len(), files_below(folder.path())), (0, vec!["lock".to_owned()]));
+}
+
+/// It appears, and is removed then.
+#[test]
+fn an_upload_whose_object_may_have_been_made_is_waited_for() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    memory.0.stops_too_late.store(true, Relaxed);
+    assert_eq!(meanwhile(&memory, || tree.sync(handle), || remove(&tree)), [Ok(()), Ok(())]);
+    assert_eq!((memory.objects().len(), memory.0.sent_of_files.load(Relaxed)), (0, 9));
     closed(&tree, handle).unwrap();
     assert_eq!((memory.objects().len(), files_below(folder.path())), (0, vec!["lock".to_owned()]));
 }
@@ -522,8 +555,9 @@ fn an_upload_goes_on_when_the_name_could_not_be_removed() {
     let handle = create(&tree, "f");
     scribble(&tree, handle);
     memory.0.refuses_deletions.store(true, Relaxed);
-    assert_eq!(removed_meanwhile(&memory, &tree, handle), [Ok(()), Err(libc::EACCES)]);
+    assert_eq!(meanwhile(&memory, || tree.sync(handle), || remove(&tree)), [Ok(()), Err(libc::EACCES)]);
     let object = memory.object("f").expect("it is published").bytes;
+    assert_eq!(object, b"head\0tail");
     assert_eq!(read(&tree, handle, 0, object.len()).unwrap(), object);
     closed(&tree, handle).unwrap();
     assert_eq!(tree.pending(), []);
@@ -535,15 +569,77 @@ fn a_close_whose_upload_is_given_up_leaves_nothing() {
     let tree = memory.tree(with(folder.path()));
     let handle = create(&tree, "f");
     scribble(&tree, handle);
-    memory.shut();
-    std::thread::scope(|scope| {
-        let released = scope.spawn(|| tree.release(handle).map_err(|error| error.errno));
-        memory.wait_for(1);
-        tree.remove_file(ROOT, OsStr::new("f")).unwrap();
-        assert_eq!(released.join().unwrap(), Ok(()));
-    });
+    assert_eq!(meanwhile(&memory, || tree.release(handle), || remove(&tree)), [Ok(()), Ok(())]);
     assert_eq!((tree.pending(), memory.objects().len()), (Vec::new(), 0));
     assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+/// What fails afterwards is told, and told once.
+#[test]
+fn a_close_whose_upload_was_given_up_in_vain_is_made_up_for() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    memory.0.refuses_deletions.store(true, Relaxed);
+    let ends = meanwhile(&memory, || tree.release(handle), || remove(&tree));
+    assert_eq!(ends, [Ok(()), Err(libc::EACCES)]);
+    assert_eq!(tree.pending(), [("f".to_owned(), 9)]);
+    let handle = open(&tree, "f", to_replace()).unwrap().handle;
+    write(&tree, handle, 0, b"new").unwrap();
+    memory.refuse(ErrorKind::Denied);
+    assert_eq!(closed(&tree, handle), Err(libc::EACCES));
+    memory.refuse(None);
+    assert_eq!((tree.pending(), memory.objects().len()), (Vec::new(), 0));
+}
+
+#[test]
+fn what_was_given_up_in_vain_is_uploaded_later() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    memory.0.refuses_deletions.store(true, Relaxed);
+    meanwhile(&memory, || tree.release(handle), || remove(&tree))[1].unwrap_err();
+    assert_eq!(files_below(folder.path()).len(), 3, "a record, the bytes, and the lock");
+    assert_eq!((failed(&tree), tree.pending()), (0, Vec::new()));
+    assert_eq!(memory.object("f").unwrap().bytes, b"head\0tail");
+}
+
+#[test]
+fn the_upload_of_a_file_that_another_replaces_is_given_up() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    closed(&tree, {
+        let new = create(&tree, "new");
+        write(&tree, new, 0, b"new").unwrap();
+        new
+    })
+    .unwrap();
+    let handle = create(&tree, "f");
+    scribble(&tree, handle);
+    let replace = || tree.rename((ROOT, OsStr::new("new")), (ROOT, OsStr::new("f")), false);
+    assert_eq!(meanwhile(&memory, || tree.release(handle), replace), [Ok(()), Ok(())]);
+    assert_eq!((tree.pending(), memory.0.sent_of_files.load(Relaxed)), (Vec::new(), 0));
+    assert_eq!(memory.objects().into_iter().collect::<Vec<_>>(), [("f".to_owned(), b"new".to_vec())]);
+    assert_eq!(files_below(folder.path()), ["lock"]);
+}
+
+#[test]
+fn a_sequential_writer_stages_nothing() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "f");
+    for at in 0..3 {
+        write(&tree, handle, (at * MIB) as u64, &pattern(MIB)).unwrap();
+        assert_eq!(files_below(folder.path()), ["lock"]);
+    }
+    closed(&tree, handle).unwrap();
+    let handle = open(&tree, "f", to_write()).unwrap().handle;
+    write(&tree, handle, 3 << 20, b"more").unwrap();
+    assert_eq!(files_below(folder.path()), ["lock"]);
+    closed(&tree, handle).unwrap();
+    assert_eq!(memory.object("f").unwrap().bytes.len(), 3 * MIB + 4);
 }
 
 #[test]
