@@ -13,9 +13,9 @@
 #       50 kills each of the process that serves a supervised mount, its supervisor, writers and readers, under load; and of
 #       the engine of Kubernetes volumes, of its plugin, and of both
 #   scripts/soak.sh staging
-#       files of a mount written in any order: a million operations of fsx, with a second client that reads; 50 kills each of
-#       a database and of its mount; where LAZYFS names that program, 100 cuts of the power (scripts/power_loss.py); where
-#       PJDFSTEST names that one, what POSIX says of names and attributes (scripts/pjdfstest.sh)
+#       files of a mount written in any order: a million operations of fsx, with a second client that reads, and 100,000 on a
+#       long file; 50 kills each of a database and of its mount; where LAZYFS names that program, 100 cuts of the power
+#       (scripts/power_loss.py); where PJDFSTEST names that one, what POSIX says of names and attributes (scripts/pjdfstest.sh)
 #   scripts/soak.sh leaks
 #       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]

@@ -13,7 +13,7 @@ use super::*;
 
 /// A file system of its own in memory, which only processes of its mount namespace see under its path: no
 /// root is needed where a user may make a namespace.
-struct Disk {
+pub struct Disk {
     holder: Child,
     folder: tempfile::TempDir,
     flags: &'static [&'static str],
@@ -21,7 +21,7 @@ struct Disk {
 
 impl Disk {
     /// Of `bytes` bytes, with a folder `target` that holds an earlier file `model`.
-    fn new(bytes: usize) -> Disk {
+    pub fn new(bytes: usize) -> Disk {
         let folder = tempfile::tempdir().unwrap();
         let can = |flags: &str| {
             Command::new("unshare").args([flags, "true"]).output().is_ok_and(|done| done.status.success())
@@ -52,7 +52,7 @@ impl Disk {
     }
 
     /// A path on it, for us.
-    fn seen(&self, name: &str) -> PathBuf {
+    pub fn seen(&self, name: &str) -> PathBuf {
         let path = self.folder.path().strip_prefix("/").unwrap();
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(path).join(name)
     }
@@ -72,7 +72,7 @@ impl Disk {
     }
 
     /// Leaves less than a page.
-    fn fill(&self) {
+    pub fn fill(&self) {
         let mut filler = fs::File::create(self.seen("filler")).unwrap();
         while filler.write(&[1; 4096]).is_ok() {}
     }

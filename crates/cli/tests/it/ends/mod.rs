@@ -1,7 +1,7 @@
 //! How `cp` ends on bad days: phases of a copy, each with every way to end it.
 
 mod commit;
-mod disk;
+pub mod disk;
 mod folders;
 mod pipes;
 mod signals;

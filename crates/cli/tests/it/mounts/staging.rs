@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use flatout_server::{Options, Origin, Store};
 
 use super::{Place, is_alive};
+use crate::ends::disk::Disk;
 use crate::objects::{Buckets, bytes};
 use crate::program::{Ended, run, shell, signal, wait_until};
 
@@ -316,6 +317,37 @@ fn a_full_staging_folder_is_told_and_loses_nothing() {
     place.unmounted();
 }
 
+/// Not even a record fits then: what was written is published all the same.
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let (origin, place, disk) =
+        (Buckets::new(&[("bucket/f", &bytes(4 << 20))]), Place::new(), Disk::new(8 << 20));
+    place.mounted("s3://bucket", &origin.url(), &["--staging", disk.seen("target").to_str().unwrap()]);
+    let file = OpenOptions::new().read(true).write(true).open(place.at("f")).unwrap();
+    file.write_all_at(&[7; 512 << 10], 1 << 20).unwrap();
+    disk.fill();
+    assert_eq!(errno(file.write_all_at(&[8; 1 << 20], 2 << 20)), libc::ENOSPC);
+    let mut expected = bytes(4 << 20);
+    expected[1 << 20..(1 << 20) + (512 << 10)].fill(7);
+    let mut read = vec![0; 2 << 20];
+    file.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == expected[..2 << 20]);
+    fs::remove_file(disk.seen("filler")).unwrap();
+    file.sync_all().unwrap();
+    let stored = fs::read(origin.root().join("bucket/f")).unwrap();
+    assert!(stored[..2 << 20] == expected[..2 << 20]);
+    drop(file);
+    place.unmounted();
+}
+
+/// How many uploads the origin keeps that are neither completed nor aborted.
+fn unfinished(origin: &Buckets) -> usize {
+    let folders =
+        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let origins = folders(&origin.root().join(".flatout/uploads"));
+    origins.flat_map(|origin| folders(&origin).collect::<Vec<_>>()).filter(|path| path.is_dir()).count()
+}
+
 /// The upload would take 40 seconds. That of an fsync is another matter: the kernel lets nobody remove the
 /// name meanwhile.
 #[test]
@@ -326,13 +358,45 @@ fn a_removal_does_not_wait_for_the_upload() {
     file.write_all_at(&bytes(40 << 20), 1).unwrap();
     file.write_all_at(b"x", 0).unwrap();
     let closed = thread::spawn(move || drop(file));
-    thread::sleep(Duration::from_secs(1));
+    wait_until("an upload begins", || unfinished(&origin) == 1);
     let began = Instant::now();
     fs::remove_file(place.at("f")).unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     closed.join().unwrap();
+    assert_eq!(unfinished(&origin), 0);
     place.unmounted();
     assert!(!origin.root().join("bucket/f").exists() && is_clear(&place));
+}
+
+const LOCKS: &str = r#"
+import fcntl, os
+with open('f', 'r+b') as mine, open('f', 'r+b') as whole:
+    fcntl.lockf(mine, fcntl.LOCK_EX, 10, 5); fcntl.flock(whole, fcntl.LOCK_EX)
+    def refused():
+        with open('f', 'r+b') as theirs:
+            fcntl.lockf(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 0)
+            for lock in (lambda: fcntl.lockf(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 10),
+                         lambda: fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+                try: lock()
+                except BlockingIOError: continue
+                return 1
+        return 0
+    child = os.fork()
+    if child == 0: os._exit(refused())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"#;
+
+/// Another mount, as another machine, knows nothing of them.
+#[test]
+fn locks_are_those_of_the_mount() {
+    let (origin, place, other) = (Buckets::new(&[("bucket/f", &bytes(100))]), Place::new(), Place::new());
+    mounted(&place, &origin.url(), &[]);
+    other.mounted("s3://bucket", &origin.url(), &[]);
+    python(&place, LOCKS);
+    let line = "flock -n f flock -n $OTHER/f true && ! flock -n f flock -n f true";
+    run(shell(line, &[]).current_dir(place.mnt()).env("OTHER", other.mnt())).clean();
+    other.unmounted();
+    place.unmounted();
 }
 
 /// A reader through another mount sees versions that were published, each whole.
