@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use flatout_mount::{
 };
 use flatout_settings::Settings;
 use flatout_tree::{
-    AttributeKeeping, Config, RenameJournal, StagingFolder, Tell, Tree, TreeRoot, UploadNotes,
+    AttributeKeeping, Config, RenameJournal, StagedLeft, StagingFolder, Tell, Tree, TreeRoot, UploadNotes,
 };
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
@@ -137,11 +137,11 @@ fn staging(plan: &MountPlan, log: Option<&Arc<MountLog>>) -> Result<Option<Arc<S
     StagingFolder::open(Path::new(folder), (&source, &origin), mount.staging_bytes, tell).map(Some)
 }
 
-/// What is left in the folder for staged files of this source, and no mount has: records, and conflicts.
-pub fn staged_of(plan: &MountPlan) -> Vec<PathBuf> {
+/// What is left in the folder for staged files.
+pub fn staged_of(plan: &MountPlan) -> StagedLeft {
     let (source, origin) = plan.identity();
     let folder = plan.settings.mount.staging.as_deref().map(Path::new);
-    folder.map_or_else(Vec::new, |folder| StagingFolder::left(folder, (&source, &origin)))
+    folder.map_or_else(StagedLeft::default, |folder| StagingFolder::left(folder, (&source, &origin)))
 }
 
 fn rename_journal(plan: &MountPlan) -> Option<Arc<dyn RenameJournal>> {
@@ -295,7 +295,9 @@ impl MountSession {
         tree.publish_pending();
         let left = tree.pending();
         if let Some((first, _)) = left.first() {
-            let folder = self.plan.settings.mount.staging.as_deref().unwrap_or_default();
+            let folder = Path::new(self.plan.settings.mount.staging.as_deref().unwrap_or_default());
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+            let folder = folder.display();
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             self.log.say(&format!(
                 "{first}{more}: not uploaded, and kept in {folder}: the next mount of {} with that folder uploads it",

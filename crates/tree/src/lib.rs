@@ -51,7 +51,7 @@ pub use folder_rename::{
 };
 pub use fs_error::{FsError, errno_of};
 pub use kept::SharedTable;
-pub use staging::{StagingFolder, Tell};
+pub use staging::{StagedFileLeft, StagedLeft, StagingFolder, Tell};
 pub use stats::{Hidden, TreeStats};
 pub use store::UploadNotes;
 pub use tree::{Tree, TreeOf};

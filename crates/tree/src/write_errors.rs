@@ -1,5 +1,7 @@
 //! Why a file cannot be written or published, as its writer hears of it.
 
+use std::path::Path;
+
 use flatout_engine::{Error, ErrorKind, setting, text};
 use flatout_wire::location::Location;
 
@@ -69,6 +71,18 @@ pub(crate) fn replaced_since(location: &Location) -> FsError {
 /// An upload that nobody wants any more.
 pub(crate) fn withdrawn(location: &Location) -> FsError {
     Error::new(ErrorKind::Cancelled, "its name is being removed").during("upload", location).into()
+}
+
+/// For people: no mount takes what was written any more.
+pub(crate) fn kept_aside(location: &Location, path: &Path) -> Error {
+    let (data, conflict) = (path.display(), path.with_extension("conflict"));
+    let cause = format!(
+        "another client has replaced it: what was written here is kept in {data}, and {} says which bytes",
+        conflict.display()
+    );
+    Error::new(ErrorKind::Changed, cause)
+        .during("upload", location)
+        .with_hint("delete both once they are of no use")
 }
 
 /// The next mount would not know of it.

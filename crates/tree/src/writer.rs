@@ -17,6 +17,7 @@ mod read;
 mod size;
 mod staged;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -98,6 +99,8 @@ pub(crate) struct Work<S: ObjectStore> {
     /// The version that was there when it was cut to nothing.
     replaces: Option<Object>,
     withdrawal: Arc<Withdrawal>,
+    /// Where it was set aside just now, since another client has replaced the object.
+    pub(crate) set_aside: Option<PathBuf>,
     /// The last upload was given up, since somebody removes the name.
     pub(crate) is_withdrawn: bool,
 }
@@ -210,6 +213,7 @@ impl<S: ObjectStore> FileWriter<S> {
                 replaces: None,
                 withdrawal: withdrawal.clone(),
                 is_withdrawn: false,
+                set_aside: None,
             }),
             grown: Condvar::new(),
             goes_on,
@@ -297,6 +301,9 @@ impl<S: ObjectStore> FileWriter<S> {
             return Err(failure.clone());
         }
         work.keep_unsent();
+        if work.is_sent_again_whole() && self.buffers.staging.is_some() {
+            work.stage(&self.store, &self.buffers)?;
+        }
         let taken = match &mut work.content {
             Content::Staged(staged) if goes_on(WriteMoment::Take) => staged.write(at, bytes).map(|()| true),
             Content::Staged(_) => Ok(false),
@@ -336,6 +343,15 @@ impl<S: ObjectStore> FileWriter<S> {
 }
 
 impl<S: ObjectStore> Work<S> {
+    /// Whether all of it would be brought and sent again by the next write, as by one after each fsync of a
+    /// log: too long for a buffer, and too short to be continued by the origin. It was published by this
+    /// writer before; a disk has its bytes from the next time on.
+    fn is_sent_again_whole(&self) -> bool {
+        let size = self.published.as_ref().map_or(0, |published| published.object.size);
+        let is_between = size > BUFFERED_MOST as u64 && size < CONTINUED_FROM;
+        matches!(self.content, Content::Published) && self.takes_no_appends && is_between
+    }
+
     fn buffered_most(&self) -> usize {
         if self.is_nameless { NAMELESS_MOST } else { BUFFERED_MOST }
     }

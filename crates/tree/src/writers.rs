@@ -24,7 +24,7 @@ use crate::namespace::Namespace;
 use crate::open_files::{OpenFile, OpenFiles};
 use crate::store::{ObjectStore, Stored};
 use crate::version_bytes::{ReadFrom, read_now};
-use crate::write_errors::not_noted;
+use crate::write_errors::{kept_aside, not_noted};
 use crate::writer::{FileWriter, KeptOf, Work, Wrote};
 
 pub(crate) use pending::{Wake, keep_trying};
@@ -416,6 +416,9 @@ impl<S: ObjectStore> Writers<S> {
         {
             staging.tell(&not_noted(work.location(), error));
         }
+        if let (Some(path), Some(staging)) = (work.set_aside.take(), &self.buffers.staging) {
+            staging.tell(&kept_aside(work.location(), &path));
+        }
         // Also where it was published, and then could not be described.
         let made = work.untold.take().or_else(|| published.as_ref().ok().cloned().flatten());
         if let Some(stored) = made {
@@ -442,6 +445,7 @@ impl<S: ObjectStore> Writers<S> {
 
     pub(crate) fn read(&self, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, FsError> {
         let file = self.files.handles.get(handle)?;
+        let mut replaced = None;
         loop {
             let (writer, may_publish) = match &file.written {
                 Some(written) if !written.reads => return Err(FsError::of(libc::EBADF)),
@@ -459,8 +463,16 @@ impl<S: ObjectStore> Writers<S> {
             let read = read.and_then(ReadFrom::now).map_err(of_open_file);
             // One that has ended meanwhile has left its readers a version.
             let has_ended = || file.written.is_none() && !self.is_of(file.ino, &writer);
-            if read.is_ok() || !has_ended() {
+            if read.is_ok() || !has_ended() && !is_stale(&read) {
                 return read;
+            }
+            // This mount may have published another version while its bytes were on their way.
+            if is_stale(&read) {
+                let version = writer.work().version();
+                if replaced.as_ref() == Some(&version) {
+                    return read;
+                }
+                replaced = Some(version);
             }
         }
     }
@@ -547,6 +559,10 @@ fn stuck<S: ObjectStore>(writer: &FileWriter<S>) -> FsError {
         .during("write", writer.work().location())
         .with_hint([text("close some of the files, or use a larger "), setting("memory")]);
     FsError::because(libc::ENOMEM, error)
+}
+
+fn is_stale(read: &Result<Vec<u8>, FsError>) -> bool {
+    read.as_ref().is_err_and(|error| error.errno == libc::ESTALE)
 }
 
 /// read(2) knows no `ENOENT`.

@@ -330,13 +330,16 @@ impl StagedFile {
         }
     }
 
-    /// Another client has replaced the object: it is kept for people, and no mount takes it.
-    pub(crate) fn set_aside(&mut self) {
-        if self.is_recorded() {
+    /// Another client has replaced the object: it is kept for people, and no mount takes it. Where its bytes
+    /// are, if there is a record.
+    pub(crate) fn set_aside(&mut self) -> Option<PathBuf> {
+        let path = self.is_recorded().then(|| self.path.clone());
+        if path.is_some() {
             let _ = fs::rename(self.path.with_extension("record"), self.path.with_extension("conflict"));
             let _ = self.sync_folder();
             self.recorded = Recorded::Aside;
         }
+        path
     }
 
     fn sync_folder(&self) -> io::Result<()> {

@@ -24,6 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_engine::{Error, ErrorKind, plain, setting, text};
 use flatout_settings::format_size;
+use flatout_wire::location::Location;
 
 use crate::fs_error::FsError;
 use crate::hash::StableHash;
@@ -69,6 +70,27 @@ pub(crate) struct Session {
 pub(crate) struct Budget {
     most: Option<u64>,
     used: AtomicU64,
+}
+
+/// What is left in a folder for staged files.
+#[derive(Debug, Default)]
+pub struct StagedLeft {
+    /// Of this source.
+    pub files: Vec<StagedFileLeft>,
+    /// How many files a mount of this source has that stands.
+    pub of_mounts: usize,
+    /// How many files are of another source, or another endpoint.
+    pub of_others: usize,
+}
+
+/// A staged file that is not uploaded.
+#[derive(Debug)]
+pub struct StagedFileLeft {
+    /// Its record. What was written is beside it, with the extension `data`.
+    pub path: PathBuf,
+    pub object: Option<Location>,
+    /// Another client has replaced the object.
+    pub is_conflict: bool,
 }
 
 /// A file that another mount has left.
@@ -164,16 +186,29 @@ impl StagingFolder {
         left
     }
 
-    /// What is left in the sessions of a source that no mount has: records, and conflicts.
-    pub fn left(folder: &Path, (source, origin): (&str, &str)) -> Vec<PathBuf> {
+    /// What is left in a folder once its source was recovered.
+    pub fn left(folder: &Path, (source, origin): (&str, &str)) -> StagedLeft {
         let prefix = prefix(source, origin);
         let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-        let sessions = entries(folder)
-            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)))
-            .filter_map(|entry| Session::take(entry.path()).ok());
-        let files = sessions.flat_map(|session| entries(&session.folder).collect::<Vec<_>>());
-        let paths = files.map(|file| file.path());
-        paths.filter(|path| is_a(path, "record") || is_a(path, "conflict")).collect()
+        let mut left = StagedLeft::default();
+        for session in entries(folder) {
+            let is_of_source = session.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
+            let taken = is_of_source.then(|| Session::take(session.path()));
+            for path in entries(&session.path()).map(|file| file.path()) {
+                let is_conflict = is_a(&path, "conflict");
+                match &taken {
+                    _ if !is_conflict && !is_a(&path, "record") => {}
+                    Some(Ok(_)) => {
+                        let record = fs::read_to_string(&path).ok().and_then(|text| Record::parse(&text));
+                        let object = record.map(|record| record.location);
+                        left.files.push(StagedFileLeft { path, object, is_conflict });
+                    }
+                    Some(Err(_)) => left.of_mounts += 1,
+                    None => left.of_others += 1,
+                }
+            }
+        }
+        left
     }
 
     pub(crate) fn tell(&self, error: &Error) {

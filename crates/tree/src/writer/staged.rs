@@ -253,7 +253,7 @@ impl<S: ObjectStore> Work<S> {
                 if matches!(error.errno, libc::ESTALE | libc::EEXIST) {
                     self.failure = Some(error.clone());
                     if let Content::Staged(staged) = &mut self.content {
-                        staged.set_aside();
+                        self.set_aside = staged.set_aside();
                     }
                 }
                 Err(error)

@@ -15,6 +15,7 @@ use crate::fact::Fact;
 use crate::fs_error::FsError;
 use crate::staging::LeftFile;
 use crate::store::ObjectStore;
+use crate::write_errors::kept_aside;
 use crate::writer::{FileWriter, Work};
 
 /// How long the first wait is before it is tried again; each following one is twice as long.
@@ -103,7 +104,9 @@ impl<S: ObjectStore> Writers<S> {
             // This mount has seen or made a later version: what is left is not shown in its place.
             let later = table.get(known).map(|inode| inode.fact.etag.clone()).unwrap_or_default();
             if later != Etag::None && later != fact.etag && left.file.token().is_none() {
-                left.file.set_aside();
+                if let (Some(path), Some(staging)) = (left.file.set_aside(), &self.names.config.staging) {
+                    staging.tell(&kept_aside(&left.record.location, &path));
+                }
                 return Err(FsError::of(libc::ESTALE));
             }
         }

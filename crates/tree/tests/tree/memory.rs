@@ -39,6 +39,8 @@ pub struct Inner {
     pub unix_s: AtomicU64,
     /// Done once the answer to the next HEAD is made, and before it is told.
     pub before_head_is_told: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Done before the next read looks for its version.
+    pub before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What a HEAD takes.
     pub head_ms: AtomicU64,
     /// Entries of a page that nobody asked to be shorter.
@@ -115,6 +117,7 @@ impl Memory {
             clock_ms: AtomicU64::new(1_000_000),
             unix_s: AtomicU64::new(1_599_999_000),
             before_head_is_told: Mutex::default(),
+            before_read: Mutex::default(),
             head_ms: AtomicU64::new(0),
             page: AtomicUsize::new(1000),
             lists: AtomicU64::new(0),
@@ -744,6 +747,8 @@ impl VersionReader for Reader {
         done: impl FnOnce(Result<Slices<'_, '_>, Error>) + Send + 'static,
     ) -> Option<Cancel> {
         self.memory.0.reads.fetch_add(1, Ordering::Relaxed);
+        let happens = self.memory.0.before_read.lock().unwrap().take();
+        happens.into_iter().for_each(|happens| happens());
         let (bucket, key) = self.version.location.in_bucket().unwrap();
         let object = self.memory.keys(bucket).get(key).cloned();
         self.memory.0.reads_waiting.fetch_add(1, Ordering::SeqCst);

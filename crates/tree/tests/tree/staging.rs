@@ -625,6 +625,26 @@ fn the_upload_of_a_file_that_another_replaces_is_given_up() {
     assert_eq!(files_below(folder.path()), ["lock"]);
 }
 
+/// All of it is sent each time, and brought once.
+#[test]
+fn a_log_that_is_synchronized_again_and_again_is_brought_once() {
+    let (memory, folder) = (Memory::new(), TempDir::new().unwrap());
+    let tree = memory.tree(with(folder.path()));
+    let handle = create(&tree, "log");
+    let mut expected = pattern(2 * MIB);
+    write(&tree, handle, 0, &expected[..MIB]).unwrap();
+    write(&tree, handle, MIB as u64, &expected[MIB..]).unwrap();
+    tree.sync(handle).unwrap();
+    for line in 0..10_u8 {
+        write(&tree, handle, expected.len() as u64, &[line; 100]).unwrap();
+        expected.extend([line; 100]);
+        tree.sync(handle).unwrap();
+        assert!(memory.object("log").unwrap().bytes == expected);
+    }
+    assert!(memory.0.reads.load(Relaxed) <= 2, "{}", memory.0.reads.load(Relaxed));
+    closed(&tree, handle).unwrap();
+}
+
 #[test]
 fn a_sequential_writer_stages_nothing() {
     let (memory, folder) = (Memory::new(), TempDir::new().unwrap());

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flatout_engine::ErrorKind;
@@ -538,4 +538,29 @@ fn a_removed_file_of_which_nothing_is_kept_is_stale() {
     assert_eq!(read(&tree, handle, 0, 1), Err(libc::ESTALE));
     closed(&tree, handle).unwrap();
     assert_eq!(memory.objects().len(), 0);
+}
+
+/// As a second process does that opens a database, and asks for the log of it.
+#[test]
+fn a_read_goes_on_with_what_another_handle_has_published_meanwhile() {
+    let memory = Memory::new();
+    let tree = Arc::new(memory.tree(minute()));
+    let handle = create(&tree, "log");
+    let page = vec![7; 1 << 20];
+    for at in 0..2 {
+        write(&tree, handle, at << 20, &page).unwrap();
+    }
+    tree.sync(handle).unwrap();
+    let reader = open(&tree, "log", to_read_and_write()).unwrap().handle;
+    let other = tree.clone();
+    *memory.0.before_read.lock().unwrap() = Some(Box::new(move || {
+        write(&other, handle, 2 << 20, b"more").unwrap();
+        other.sync(handle).unwrap();
+    }));
+    assert_eq!(read(&tree, reader, 0, 4).unwrap(), [7; 4]);
+    assert_eq!(read(&tree, reader, 2 << 20, 10).unwrap(), b"more");
+    // What another client has put there is no version of this mount.
+    memory.put("log", vec![1; 3 << 20]);
+    assert_eq!(read(&tree, reader, 0, 4), Err(libc::ESTALE));
+    closed(&tree, reader).unwrap();
 }

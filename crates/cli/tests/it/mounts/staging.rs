@@ -457,6 +457,40 @@ fn a_folder_that_cannot_be_used_is_refused() {
     let none = run(&mut place.flatout(&["mount", "s3://bucket", "--recover"]));
     assert_eq!(none.code, Some(4));
     assert!(none.stderr.contains("name the one that the mount had: --staging DIR"), "{}", none.stderr);
+    let missing = staging(&place);
+    let recover = ["mount", "s3://bucket", "--recover", "--staging", &missing];
+    let none = run(&mut place.flatout(&recover));
+    assert_eq!((none.code, Path::new(&missing).exists()), (Some(4), false));
+    assert!(none.stderr.contains("there is no such folder"), "{}", none.stderr);
+    fs::create_dir(&missing).unwrap();
+    let none = run(place.flatout(&recover).arg("--read-only"));
+    assert_eq!(none.code, Some(4), "{}", none.stderr);
+    assert!(none.stderr.contains("leave --read-only out"), "{}", none.stderr);
+}
+
+/// Who looks for it finds what was written, and which file it was.
+#[test]
+fn what_another_client_has_replaced_is_named() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", &bytes(20 << 20))]), Place::new());
+    mounted(&place, &origin.url(), &[]);
+    let file = OpenOptions::new().read(true).write(true).open(place.at("f")).unwrap();
+    file.write_all_at(b"mine", 10 << 20).unwrap();
+    fs::write(origin.root().join("bucket/f"), b"theirs").unwrap();
+    assert_eq!(errno(file.sync_all()), libc::ESTALE);
+    drop(file);
+    let log = place.log();
+    let kept = log.lines().find(|line| line.contains("s3://bucket/f: another client has replaced it"));
+    let kept = kept.unwrap_or_else(|| panic!("{log}"));
+    let data = kept.split_once("is kept in ").unwrap().1.split_once(',').unwrap().0;
+    let mut written = [0; 4];
+    File::open(data).unwrap().read_exact_at(&mut written, 10 << 20).unwrap();
+    assert_eq!(&written, b"mine");
+    place.unmounted();
+    let recover = ["mount", "s3://bucket", "--endpoint-url", &origin.url(), "--recover", "--staging"];
+    let told = run(place.flatout(&recover).arg(staging(&place)));
+    assert_eq!(told.code, Some(1), "{}", told.stderr);
+    assert!(told.stderr.contains("s3://bucket/f: another client has replaced it"), "{}", told.stderr);
+    assert!(told.stderr.contains(data), "{}", told.stderr);
 }
 
 const BESIDE: &str = r"
@@ -517,8 +551,11 @@ fn mounts_share_a_staging_folder() {
     }
     let _origin = origin_at(folder.path(), port);
     let recover = ["mount", "s3://bucket", "--endpoint-url", &url, "--staging", &staging, "--recover"];
-    let said = run(place.flatout(&recover).arg("--no-sign-request")).clean();
-    assert!(!said.text().contains("uploaded"), "{}", said.text());
+    let said = run(place.flatout(&recover).arg("--no-sign-request"));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(!said.text().contains("uploaded") && !said.text().contains("nothing"), "{}", said.text());
+    assert!(said.stderr.contains("2 files in"), "{}", said.stderr);
+    assert!(said.stderr.contains("of a mount that stands, which uploads them itself"), "{}", said.stderr);
     for file in &files {
         file.write_all_at(b"head", 0).unwrap();
         file.sync_all().unwrap();
