@@ -1,0 +1,115 @@
+//! The header of an index, in the first bytes of the file, which EROFS leaves to others.
+
+use crate::error::IndexError;
+use crate::fields::{crc32c, field, put, u32_at, u64_at};
+use crate::record::RECORDS_A_BLOCK;
+use crate::{BLOCK, blocks};
+
+const MAGIC: [u8; 8] = *b"flatidx\n";
+const VERSION: u32 = 1;
+const CHECKSUM_AT: usize = 12;
+/// Folders of a block of their section, 8 bytes each.
+pub const FOLDERS_A_BLOCK: u32 = (BLOCK / 8) as u32;
+/// Checksums of a block of their section.
+const CHECKSUMS_A_BLOCK: u64 = BLOCK / 4;
+
+/// What the header says. Magic, version and checksum keep their places in later versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    pub files: u32,
+    pub folders: u32,
+    /// Of all files together.
+    pub file_bytes: u64,
+    /// Blocks of data, from [`crate::DATA_BLOCK`] on.
+    pub data_blocks: u32,
+    /// Block 0 included.
+    pub metadata_blocks: u32,
+    pub records: u32,
+    /// Folders with children.
+    pub folders_with_children: u32,
+    pub string_bytes: u64,
+    /// The CRC32C of the section of checksums.
+    pub checksums_crc: u32,
+}
+
+/// Where the sections begin, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Sections {
+    pub records: u64,
+    pub folders: u64,
+    pub strings: u64,
+    pub checksums: u64,
+    pub end: u64,
+}
+
+impl Header {
+    pub fn sections(&self) -> Sections {
+        let records = u64::from(self.metadata_blocks);
+        let folders = records + u64::from(self.records.div_ceil(RECORDS_A_BLOCK));
+        let strings = folders + u64::from(self.folders_with_children.div_ceil(FOLDERS_A_BLOCK));
+        let checksums = strings + blocks(self.string_bytes);
+        Sections { records, folders, strings, checksums, end: checksums + checksums.div_ceil(CHECKSUMS_A_BLOCK) }
+    }
+
+    /// Writes it into block 0, which must hold everything else: its checksum covers the block.
+    pub fn write(&self, block: &mut [u8]) {
+        put(block, 0, MAGIC);
+        put(block, 8, VERSION.to_le_bytes());
+        put(block, CHECKSUM_AT, [0; 4]);
+        put(block, 16, (self.sections().end * BLOCK).to_le_bytes());
+        put(block, 24, self.files.to_le_bytes());
+        put(block, 28, self.folders.to_le_bytes());
+        put(block, 32, self.file_bytes.to_le_bytes());
+        put(block, 40, self.data_blocks.to_le_bytes());
+        put(block, 44, self.metadata_blocks.to_le_bytes());
+        put(block, 48, self.records.to_le_bytes());
+        put(block, 52, self.folders_with_children.to_le_bytes());
+        put(block, 56, self.string_bytes.to_le_bytes());
+        put(block, 64, self.checksums_crc.to_le_bytes());
+        let checksum = crc32c(block);
+        put(block, CHECKSUM_AT, checksum.to_le_bytes());
+    }
+
+    /// Reads it from block 0 of a file of `length` bytes.
+    pub fn parse(block: &[u8], length: u64) -> Result<Header, IndexError> {
+        if field(block, 0) != MAGIC {
+            return Err(IndexError::NotAnIndex);
+        }
+        if block.len() as u64 != BLOCK {
+            return Err(IndexError::Truncated { expected: BLOCK, actual: length });
+        }
+        let mut cleared = block.to_vec();
+        put(&mut cleared, CHECKSUM_AT, [0; 4]);
+        if crc32c(&cleared) != u32_at(block, CHECKSUM_AT) {
+            return Err(IndexError::Checksum { block: 0 });
+        }
+        match u32_at(block, 8) {
+            VERSION => {}
+            version => return Err(IndexError::Newer { version, supported: VERSION }),
+        }
+        let header = Header {
+            files: u32_at(block, 24),
+            folders: u32_at(block, 28),
+            file_bytes: u64_at(block, 32),
+            data_blocks: u32_at(block, 40),
+            metadata_blocks: u32_at(block, 44),
+            records: u32_at(block, 48),
+            folders_with_children: u32_at(block, 52),
+            string_bytes: u64_at(block, 56),
+            checksums_crc: u32_at(block, 64),
+        };
+        let expected = u64_at(block, 16);
+        if length < expected {
+            return Err(IndexError::Truncated { expected, actual: length });
+        }
+        if length > expected {
+            return Err(IndexError::TooLong { expected, actual: length });
+        }
+        // Strings fit the file, so nothing below overflows.
+        let is_whole = header.string_bytes <= length && header.sections().end * BLOCK == length;
+        if !is_whole || header.metadata_blocks == 0 || header.records == 0 {
+            return Err(IndexError::Malformed { what: "its sections do not fill it" });
+        }
+        Ok(header)
+    }
+}

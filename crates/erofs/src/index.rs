@@ -1,0 +1,331 @@
+//! The reader of an index: names, inodes, and the object at an address. Each block is compared with its
+//! checksum when it is read; memory holds the checksums, a thousandth of the file.
+
+use crate::error::IndexError;
+use crate::etag::Unpacked;
+use crate::fields::{crc32c, u32_at};
+use crate::header::{FOLDERS_A_BLOCK, Header, Sections};
+use crate::inode::{COMPACT_BYTES, Inode, Kind, SLOT};
+use crate::page::{Page, partition};
+use crate::read_at::ReadAt;
+use crate::record::{RECORDS_A_BLOCK, Record};
+use crate::{BLOCK, DATA_BLOCK, ROOT, blocks};
+
+/// An open index.
+#[derive(Debug)]
+pub struct Index<R> {
+    file: R,
+    header: Header,
+    sections: Sections,
+    checksums: Vec<u32>,
+}
+
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub nid: u64,
+    pub kind: Kind,
+}
+
+/// An object, and where its data lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The key, from the prefix of the index on.
+    pub path: Vec<u8>,
+    pub nid: u64,
+    pub size: u64,
+    pub modified_s: i64,
+    /// As the origin sent it.
+    pub etag: Option<String>,
+    pub start_block: u32,
+}
+
+fn malformed<T>(what: &'static str) -> Result<T, IndexError> {
+    Err(IndexError::Malformed { what })
+}
+
+impl<R: ReadAt> Index<R> {
+    /// Checks header, version, length and checksums, but not yet the other blocks.
+    pub fn open(file: R) -> Result<Index<R>, IndexError> {
+        let length = file.length()?;
+        let mut first = vec![0; length.min(BLOCK) as usize];
+        file.read_at(&mut first, 0)?;
+        let header = Header::parse(&first, length)?;
+        let sections = header.sections();
+        let mut section = vec![0; ((sections.end - sections.checksums) * BLOCK) as usize];
+        file.read_at(&mut section, sections.checksums * BLOCK)?;
+        if crc32c(&section) != header.checksums_crc {
+            return Err(IndexError::Checksum { block: sections.checksums });
+        }
+        let mut checksums: Vec<u32> =
+            (0..sections.checksums as usize).map(|block| u32_at(&section, block * 4)).collect();
+        checksums[0] = crc32c(&first);
+        Ok(Index { file, header, sections, checksums })
+    }
+
+    /// The number of files, folders with the root, and bytes of all files together.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        (self.header.files.into(), self.header.folders.into(), self.header.file_bytes)
+    }
+
+    /// The bytes of the file that EROFS reads, from its start on.
+    pub fn metadata_bytes(&self) -> u64 {
+        u64::from(self.header.metadata_blocks) * BLOCK
+    }
+
+    /// The length of the file that EROFS mounts, with the data.
+    pub fn image_bytes(&self) -> u64 {
+        (u64::from(DATA_BLOCK) + u64::from(self.header.data_blocks)) * BLOCK
+    }
+
+    /// Compares all blocks with their checksums.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        (0..self.sections.checksums).try_for_each(|block| self.block(block).map(drop))
+    }
+
+    /// Reads an inode.
+    pub fn inode(&self, nid: u64) -> Result<Inode, IndexError> {
+        let at = self.inode_at(nid)?;
+        let block = self.block(at / BLOCK)?;
+        let inode = Inode::parse(nid, &block[(at % BLOCK) as usize..]);
+        inode.ok_or(IndexError::Malformed { what: "an inode is none" })
+    }
+
+    fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
+        match nid.checked_mul(SLOT).filter(|&at| at + COMPACT_BYTES as u64 <= self.metadata_bytes()) {
+            Some(at) => Ok(at),
+            None => malformed("a nid leads out of the metadata"),
+        }
+    }
+
+    /// The entry of a name.
+    pub fn lookup(&self, folder: &Inode, name: &[u8]) -> Result<Option<Entry>, IndexError> {
+        // A page whose first name is this one or comes before it; the last of them has the name.
+        let after = partition(blocks(folder.size), |page| {
+            Ok(self.page(folder, page)?.dirent(0)?.name <= name)
+        })?;
+        let Some(page) = after.checked_sub(1) else { return Ok(None) };
+        let page = self.page(folder, page)?;
+        let place = page.partition(|dirent| Ok(dirent.name < name))?;
+        if place == page.len() {
+            return Ok(None);
+        }
+        let dirent = page.dirent(place)?;
+        Ok((dirent.name == name && !dirent.is_dots()).then(|| Entry::of(&dirent)))
+    }
+
+    /// The entries of a folder in the order of their names, without the dots.
+    pub fn entries(&self, folder: &Inode) -> Entries<'_, R> {
+        Entries { index: self, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
+    }
+
+    /// The object with data in a block; `None` if no object has.
+    pub fn object_at(&self, block: u32) -> Result<Option<Object>, IndexError> {
+        let after = partition(self.header.records.into(), |number| {
+            Ok(self.record(number as u32)?.start_block <= block)
+        })?;
+        let Some(number) = after.checked_sub(1) else { return Ok(None) };
+        let object = self.object(number as u32)?;
+        let has = |object: &Object| u64::from(block - object.start_block) < blocks(object.size);
+        Ok(object.filter(has))
+    }
+
+    /// The object of a file, by the number of its inode; `None` for a folder.
+    pub fn object(&self, number: u32) -> Result<Option<Object>, IndexError> {
+        let record = self.record(number)?;
+        let (path, nid) = self.path(number)?;
+        let inode = self.inode(nid)?;
+        if inode.kind == Kind::Folder {
+            return Ok(None);
+        }
+        if inode.start_block != record.start_block {
+            return malformed("a file and its record have different addresses");
+        }
+        let etag = self.etag_of(&record)?;
+        let Inode { size, modified_s, start_block, .. } = inode;
+        Ok(Some(Object { path, nid, size, modified_s, etag, start_block }))
+    }
+
+    /// The ETag of a file, by the number of its inode.
+    pub fn etag(&self, number: u32) -> Result<Option<String>, IndexError> {
+        self.etag_of(&self.record(number)?)
+    }
+
+    fn etag_of(&self, record: &Record) -> Result<Option<String>, IndexError> {
+        let (at, bytes) = match record.etag.unpack() {
+            Unpacked::None => return Ok(None),
+            Unpacked::Whole(etag) => return Ok(Some(etag)),
+            Unpacked::String { at, bytes } => (at, u64::from(bytes)),
+        };
+        if at.checked_add(bytes).is_none_or(|end| end > self.header.string_bytes) {
+            return malformed("an ETag leads out of the strings");
+        }
+        let first = at / BLOCK;
+        let mut read = Vec::new();
+        for block in first..blocks(at + bytes) {
+            read.extend_from_slice(&self.block(self.sections.strings + block)?);
+        }
+        let start = (at - first * BLOCK) as usize;
+        let etag = read.get(start..start + bytes as usize).unwrap_or_default();
+        String::from_utf8(etag.to_vec()).map_or_else(|_| malformed("an ETag is no text"), |etag| Ok(Some(etag)))
+    }
+
+    /// The path and nid of a file or folder by its number.
+    fn path(&self, number: u32) -> Result<(Vec<u8>, u64), IndexError> {
+        let (mut names, mut number, mut nid) = (Vec::new(), number, None);
+        while number != 0 {
+            let folder = self.inode(self.folder_of(number)?)?;
+            let entry = self.child(&folder, number)?;
+            nid = nid.or(Some(entry.nid));
+            names.push(entry.name);
+            // A folder is written when its children are, so the way to the root leads to greater numbers.
+            if folder.nid != ROOT && folder.number <= number {
+                return malformed("a folder is in itself");
+            }
+            number = if folder.nid == ROOT { 0 } else { folder.number };
+        }
+        names.reverse();
+        Ok((names.join(&b'/'), nid.unwrap_or(ROOT)))
+    }
+
+    /// The nid of the folder that has the child with this number.
+    fn folder_of(&self, number: u32) -> Result<u64, IndexError> {
+        let row = |row: u64| -> Result<(u32, u32), IndexError> {
+            let block = self.block(self.sections.folders + row / u64::from(FOLDERS_A_BLOCK))?;
+            let at = (row % u64::from(FOLDERS_A_BLOCK)) as usize * 8;
+            Ok((u32_at(&block, at), u32_at(&block, at + 4)))
+        };
+        let after = partition(self.header.folders_with_children.into(), |at| Ok(row(at)?.0 <= number))?;
+        match after.checked_sub(1) {
+            Some(at) => Ok(row(at)?.1.into()),
+            None => malformed("a number has no folder"),
+        }
+    }
+
+    /// The entry of the child with this number: numbers ascend as names do.
+    fn child(&self, folder: &Inode, number: u32) -> Result<Entry, IndexError> {
+        let number_of = |nid: u64| Ok::<u32, IndexError>(self.inode(nid)?.number);
+        // Pages without a child are the last ones, and contain nothing but dots.
+        let first_number = |page: &Page| -> Result<Option<u32>, IndexError> {
+            for place in 0..page.len() {
+                let dirent = page.dirent(place)?;
+                if !dirent.is_dots() {
+                    return number_of(dirent.nid).map(Some);
+                }
+            }
+            Ok(None)
+        };
+        let after = partition(blocks(folder.size), |page| {
+            Ok(first_number(&self.page(folder, page)?)?.is_some_and(|first| first <= number))
+        })?;
+        let Some(page) = after.checked_sub(1) else { return malformed("a folder lacks a child") };
+        let page = self.page(folder, page)?;
+        let mut children = Vec::with_capacity(page.len());
+        for place in 0..page.len() {
+            if !page.dirent(place)?.is_dots() {
+                children.push(place);
+            }
+        }
+        let after = partition(children.len() as u64, |at| {
+            Ok(number_of(page.dirent(children[at as usize])?.nid)? <= number)
+        })?;
+        let Some(at) = after.checked_sub(1) else { return malformed("a folder lacks a child") };
+        let dirent = page.dirent(children[at as usize])?;
+        if number_of(dirent.nid)? != number {
+            return malformed("a folder lacks a child");
+        }
+        Ok(Entry::of(&dirent))
+    }
+
+    fn record(&self, number: u32) -> Result<Record, IndexError> {
+        if number >= self.header.records {
+            return malformed("a number has no record");
+        }
+        let block = self.block(self.sections.records + u64::from(number / RECORDS_A_BLOCK))?;
+        Ok(Record::within(&block, number % RECORDS_A_BLOCK))
+    }
+
+    /// A page of a folder's dirents. Its last one may follow the inode.
+    fn page(&self, folder: &Inode, page: u64) -> Result<Page, IndexError> {
+        let bytes = folder.size.saturating_sub(page * BLOCK).min(BLOCK) as usize;
+        if folder.kind != Kind::Folder || bytes == 0 {
+            return malformed("a page of dirents is where none is");
+        }
+        if folder.is_inline && page + 1 == blocks(folder.size) {
+            let at = self.inode_at(folder.nid)?;
+            let block = self.block(at / BLOCK)?;
+            let inode = (at % BLOCK) as usize;
+            let start = inode + Inode::weight_in(&block[inode..]);
+            return Page::new(block, start..start + bytes);
+        }
+        let block = u64::from(folder.start_block) + page;
+        if block >= self.header.metadata_blocks.into() {
+            return malformed("a folder leads out of the metadata");
+        }
+        Page::new(self.block(block)?, 0..bytes)
+    }
+
+    /// A block, which has its checksum.
+    fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
+        let Some(&checksum) = self.checksums.get(block as usize) else {
+            return malformed("a section leads out of the file");
+        };
+        let mut bytes = vec![0; BLOCK as usize];
+        self.file.read_at(&mut bytes, block * BLOCK)?;
+        if crc32c(&bytes) != checksum {
+            return Err(IndexError::Checksum { block });
+        }
+        Ok(bytes)
+    }
+}
+
+impl Entry {
+    fn of(dirent: &crate::page::Dirent<'_>) -> Entry {
+        Entry { name: dirent.name.to_vec(), nid: dirent.nid, kind: dirent.kind }
+    }
+}
+
+/// The entries of a folder, page by page. Ends after an error.
+#[derive(Debug)]
+pub struct Entries<'a, R> {
+    index: &'a Index<R>,
+    folder: Inode,
+    next_page: u64,
+    page: std::vec::IntoIter<Entry>,
+}
+
+impl<R: ReadAt> Entries<'_, R> {
+    fn read_page(&mut self) -> Result<(), IndexError> {
+        let page = self.index.page(&self.folder, self.next_page)?;
+        let mut entries = Vec::with_capacity(page.len());
+        for place in 0..page.len() {
+            let dirent = page.dirent(place)?;
+            if !dirent.is_dots() {
+                entries.push(Entry::of(&dirent));
+            }
+        }
+        self.page = entries.into_iter();
+        self.next_page += 1;
+        Ok(())
+    }
+}
+
+impl<R: ReadAt> Iterator for Entries<'_, R> {
+    type Item = Result<Entry, IndexError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.page.next() {
+                return Some(Ok(entry));
+            }
+            if self.next_page >= blocks(self.folder.size) {
+                return None;
+            }
+            if let Err(error) = self.read_page() {
+                self.next_page = u64::MAX;
+                return Some(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The writer: keys in their order become folders, and each folder is written when it is complete.
+
+mod folder;
+
+use std::io::{Read, Seek, Write};
+
+use crate::error::WriteError;
+use crate::etag::PackedEtag;
+use crate::fields::put;
+use crate::header::Header;
+use crate::open_folder::{Child, OpenFolder};
+use crate::output::Output;
+use crate::record::{PADDING, RECORDS_A_BLOCK, Record};
+use crate::spool::{Spool, Stream};
+use crate::superblock::METADATA_AT;
+use crate::{BLOCK, DATA_BLOCK, blocks, names, seal};
+
+/// The last address is EROFS's word for none.
+const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
+
+/// What all files and folders have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub uid: u32,
+    pub gid: u32,
+    /// Permissions.
+    pub file_mode: u16,
+    pub folder_mode: u16,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { uid: 0, gid: 0, file_mode: 0o444, folder_mode: 0o555 }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub files: u64,
+    /// The root included.
+    pub folders: u64,
+    /// Files that are not shown because a folder has their name.
+    pub shadowed: u64,
+    /// Of the files that are shown.
+    pub file_bytes: u64,
+    pub metadata_bytes: u64,
+    pub index_bytes: u64,
+}
+
+/// Writes an index. The keys come in the order of their bytes, as a listing brings them; memory holds the
+/// folders on the path to the current key.
+///
+/// Equal input makes equal bytes.
+#[derive(Debug)]
+pub struct Writer<W, S> {
+    output: Output<W>,
+    spool: Spool<S>,
+    options: Options,
+    /// The folders on the current path, from the root down.
+    path: Vec<OpenFolder>,
+    /// The prefix of the last of them.
+    prefix: Vec<u8>,
+    last_key: Vec<u8>,
+    /// Memory for the next folder.
+    spare: OpenFolder,
+    /// The next number of a file or folder, and the next block of data.
+    next_number: u32,
+    next_block: u32,
+    /// The blocks of all files so far, however many.
+    wanted_blocks: u64,
+    header: Header,
+    shadowed: u64,
+}
+
+impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
+    /// An index in `file`, which is empty. `scratch` is empty, too, and grows to about a third of it.
+    pub fn new(file: W, scratch: S, options: Options) -> Result<Writer<W, S>, WriteError> {
+        let mut writer = Writer {
+            output: Output::new(file),
+            spool: Spool::new(scratch),
+            options,
+            path: vec![OpenFolder::default()],
+            prefix: Vec::new(),
+            last_key: Vec::new(),
+            spare: OpenFolder::default(),
+            next_number: 0,
+            next_block: DATA_BLOCK,
+            wanted_blocks: 0,
+            header: Header { folders: 1, ..Header::default() },
+            shadowed: 0,
+        };
+        writer.output.append(&[0; METADATA_AT as usize])?;
+        writer.push_record(PackedEtag::NONE)?;
+        Ok(writer)
+    }
+
+    /// Adds the object `key`; slashes separate its folders. `etag` is as the origin sends it, quotes included.
+    ///
+    /// Files beyond the space for data are only counted: `finish` says how much it would have taken.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        size: u64,
+        modified_s: i64,
+        etag: Option<&str>,
+    ) -> Result<(), WriteError> {
+        let name_at = self.turn_to(key, key)?;
+        self.wanted_blocks = self.wanted_blocks.saturating_add(blocks(size));
+        if self.wanted_blocks > DATA_BLOCKS_MAX {
+            return Ok(());
+        }
+        let etag = self.packed(etag)?;
+        let folder = self.path.last_mut().expect("the root is always there");
+        folder.push(&key[name_at..], Child::File { size, modified_s, etag })?;
+        folder.saw(modified_s);
+        Ok(())
+    }
+
+    /// Adds the folder `key`, which ends in a slash: the object that marks it, at its place in the order of
+    /// keys. Folders that contain something need none.
+    pub fn add_folder(&mut self, key: &[u8], modified_s: i64) -> Result<(), WriteError> {
+        let path = key.strip_suffix(b"/").unwrap_or_default();
+        let name_at = self.turn_to(key, path)?;
+        self.enter(key.len());
+        debug_assert!(name_at < key.len());
+        let folder = self.path.last_mut().expect("it was entered just now");
+        folder.marked_s = Some(modified_s);
+        Ok(())
+    }
+
+    /// Leaves the folders that `key` is not in, enters those that it is in, and says where its name begins.
+    /// Changes nothing if the key cannot be added.
+    fn turn_to(&mut self, key: &[u8], path: &[u8]) -> Result<usize, WriteError> {
+        let is_within = |folder: &OpenFolder| {
+            path.len() > folder.prefix_bytes && path.starts_with(&self.prefix[..folder.prefix_bytes])
+        };
+        let depth = self.path.iter().rposition(is_within).unwrap_or(0);
+        let known = self.path[depth].prefix_bytes;
+        let written = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        names::check_path(&path[known..])
+            .map_err(|why| WriteError::Unnamable { key: written(key), why })?;
+        if key <= &*self.last_key {
+            let key = written(key);
+            return Err(match key.as_bytes() == self.last_key {
+                true => WriteError::Twice { key },
+                false => WriteError::Order { key, last: written(&self.last_key) },
+            });
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        while self.path.len() > depth + 1 {
+            self.leave()?;
+        }
+        let mut name_at = known;
+        while let Some(slash) = path[name_at..].iter().position(|&byte| byte == b'/') {
+            name_at += slash + 1;
+            self.enter(name_at);
+        }
+        Ok(name_at)
+    }
+
+    /// Enters the folder whose prefix are the first bytes of the current key.
+    fn enter(&mut self, prefix_bytes: usize) {
+        self.prefix.extend_from_slice(&self.last_key[self.prefix.len()..prefix_bytes]);
+        let mut folder = std::mem::take(&mut self.spare);
+        folder.prefix_bytes = prefix_bytes;
+        self.path.push(folder);
+        self.header.folders += 1;
+    }
+
+    /// Writes the last folder on the path, which is complete.
+    fn leave(&mut self) -> Result<(), WriteError> {
+        let folder = self.path.pop().expect("only folders below the root are left");
+        let parent = self.path.last().expect("the root is above").prefix_bytes;
+        let written = self.write_folder(&folder)?;
+        let name = &self.prefix[parent..folder.prefix_bytes - 1];
+        let parent_folder = self.path.last_mut().expect("the root is above");
+        parent_folder.push(name, written)?;
+        parent_folder.saw(folder.modified_s());
+        self.prefix.truncate(parent);
+        self.spare = folder.cleared();
+        Ok(())
+    }
+
+    /// Ends the index, and returns its file.
+    pub fn finish(mut self) -> Result<(W, Summary), WriteError> {
+        if self.wanted_blocks > DATA_BLOCKS_MAX {
+            let bytes = self.wanted_blocks.saturating_mul(BLOCK);
+            return Err(WriteError::TooLarge { bytes, most: DATA_BLOCKS_MAX * BLOCK });
+        }
+        while self.path.len() > 1 {
+            self.leave()?;
+        }
+        let folder = self.path.pop().expect("the root is always there");
+        let root = self.write_root(&folder)?;
+        self.output.pad(BLOCK)?;
+        let header = Header {
+            data_blocks: self.next_block - DATA_BLOCK,
+            metadata_blocks: (self.output.end() / BLOCK) as u32,
+            records: self.next_number,
+            string_bytes: self.spool.bytes(Stream::Strings),
+            ..self.header
+        };
+        let shadowed = self.shadowed;
+        self.spool.pour(&mut self.output)?;
+        let file = seal::seal(self.output.finish()?, header, &root)?;
+        let summary = Summary {
+            files: header.files.into(),
+            folders: header.folders.into(),
+            shadowed,
+            file_bytes: header.file_bytes,
+            metadata_bytes: u64::from(header.metadata_blocks) * BLOCK,
+            index_bytes: header.sections().end * BLOCK,
+        };
+        Ok((file, summary))
+    }
+
+    /// Takes the next number.
+    fn push_record(&mut self, etag: PackedEtag) -> Result<(), WriteError> {
+        let record = Record { start_block: self.next_block, etag };
+        self.spool.append(Stream::Records, &record.bytes())?;
+        self.next_number =
+            self.next_number.checked_add(1).ok_or(WriteError::TooMany { most: u32::MAX.into() })?;
+        if self.next_number.is_multiple_of(RECORDS_A_BLOCK) {
+            self.spool.append(Stream::Records, &[0; PADDING])?;
+        }
+        Ok(())
+    }
+
+    /// Notes which folder the children with these numbers are in.
+    fn push_parent(&mut self, first_number: u32, nid: u64) -> Result<(), WriteError> {
+        let mut bytes = [0; 8];
+        put(&mut bytes, 0, first_number.to_le_bytes());
+        // The metadata have less than 2^31 slots.
+        put(&mut bytes, 4, (nid as u32).to_le_bytes());
+        self.header.folders_with_children += 1;
+        self.spool.append(Stream::Folders, &bytes)
+    }
+
+    fn packed(&mut self, etag: Option<&str>) -> Result<PackedEtag, WriteError> {
+        if let Some(packed) = PackedEtag::of(etag) {
+            return Ok(packed);
+        }
+        let bytes = etag.unwrap_or_default().as_bytes();
+        let at = self.spool.bytes(Stream::Strings);
+        self.spool.append(Stream::Strings, bytes)?;
+        // Headers that long reach nobody.
+        Ok(PackedEtag::string(at, bytes.len() as u32))
+    }
+}

@@ -1,0 +1,175 @@
+//! Damaged indexes: an error or the right answer, and never a panic.
+
+use flatout_erofs::{Index, IndexError, Kind, Options, ROOT};
+use proptest::prelude::*;
+
+use crate::model::{File, Tree, build, file, trees};
+
+/// What a full walk says, as far as it comes.
+fn walk(bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64, Option<String>)>, IndexError> {
+    let index = Index::open(bytes)?;
+    let mut found = Vec::new();
+    let mut open = vec![ROOT];
+    let mut steps = 0;
+    while let Some(nid) = open.pop() {
+        let folder = index.inode(nid)?;
+        for entry in index.entries(&folder) {
+            let entry = entry?;
+            steps += 1;
+            assert!(steps < 100_000, "it does not end");
+            let inode = index.inode(entry.nid)?;
+            let _ = index.lookup(&folder, &entry.name)?;
+            if inode.kind == Kind::Folder {
+                open.push(entry.nid);
+            } else {
+                let object = index.object(inode.number)?.expect("a file is an object");
+                let _ = index.object_at(inode.start_block)?;
+                found.push((object.path, object.size, object.etag));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn small() -> Vec<u8> {
+    let named = |number: u64| {
+        let etag = if number % 3 == 0 { format!("\"{number:032x}\"") } else { format!("odd {number}") };
+        let key = format!("f{}/{number}/x", number % 10).into_bytes();
+        (key, File { size: number * 3000, modified_s: number as i64, etag: Some(etag) })
+    };
+    build(&(0..100).map(named).collect(), Options::default()).0
+}
+
+#[test]
+fn every_byte_counts() {
+    let whole = small();
+    let expected = walk(&whole).unwrap();
+    assert_eq!(expected.len(), 100);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        match walk(&bytes) {
+            Ok(found) => assert!(found == expected, "byte {at} makes another answer"),
+            Err(IndexError::Checksum { .. } | IndexError::NotAnIndex) => {}
+            Err(error) => panic!("byte {at}: {error}"),
+        }
+        let verified = Index::open(&bytes[..]).and_then(|index| index.verify());
+        assert!(verified.is_err(), "byte {at} is covered by no checksum");
+    }
+}
+
+#[test]
+fn truncated_ones_say_so() {
+    let whole = small();
+    for length in (8..whole.len()).step_by(97) {
+        let error = walk(&whole[..length]).unwrap_err();
+        assert!(matches!(error, IndexError::Truncated { .. }), "{length} bytes: {error}");
+    }
+    let longer = [&whole[..], &[0]].concat();
+    assert!(matches!(walk(&longer), Err(IndexError::TooLong { .. })));
+    assert!(matches!(walk(b""), Err(IndexError::NotAnIndex)));
+    assert!(matches!(walk(&[0; 8192]), Err(IndexError::NotAnIndex)));
+}
+
+#[test]
+fn newer_ones_say_so() {
+    let mut bytes = small();
+    bytes[8] = 2;
+    rechecked(&mut bytes);
+    let error = walk(&bytes).unwrap_err();
+    assert!(matches!(error, IndexError::Newer { version: 2, supported: 1 }), "{error}");
+}
+
+/// Gives all blocks the checksums of what they hold: what somebody can do who means harm.
+fn rechecked(bytes: &mut [u8]) {
+    let crc = |bytes: &[u8]| crc32c(bytes).to_le_bytes();
+    let blocks = bytes.len() / 4096;
+    let count = (0..blocks).find(|count| count + count.div_ceil(1024) == blocks).unwrap();
+    for block in 1..count {
+        let checksum = crc(&bytes[block * 4096..][..4096]);
+        bytes[count * 4096 + block * 4..][..4].copy_from_slice(&checksum);
+    }
+    let checksums = crc(&bytes[count * 4096..]);
+    bytes[64..68].copy_from_slice(&checksums);
+    bytes[12..16].fill(0);
+    let first = crc(&bytes[..4096]);
+    bytes[12..16].copy_from_slice(&first);
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+        }
+    }
+    !crc
+}
+
+#[test]
+fn the_checksums_are_those_of_the_writer() {
+    let whole = small();
+    let mut bytes = whole.clone();
+    rechecked(&mut bytes);
+    assert!(bytes == whole);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn malformed_ones_with_right_checksums_end_without_a_panic(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut bytes = small();
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        rechecked(&mut bytes);
+        let _ = walk_anywhere(&bytes);
+    }
+
+    #[test]
+    fn random_bytes_in_random_trees(
+        tree in trees(20),
+        at in any::<prop::sample::Index>(),
+        length in any::<prop::sample::Index>(),
+        value in 1..=255_u8,
+    ) {
+        let whole = build(&tree, Options::default()).0;
+        let expected = walk(&whole).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at.index(whole.len())] ^= value;
+        if let Ok(found) = walk(&bytes) {
+            prop_assert!(found == expected);
+        }
+        prop_assert!(walk(&whole[..length.index(whole.len())]).is_err());
+    }
+}
+
+/// Like [`walk`], where folders may contain themselves.
+fn walk_anywhere(bytes: &[u8]) -> Result<(), IndexError> {
+    let index = Index::open(bytes)?;
+    for nid in 0..index.metadata_bytes() / 32 + 2 {
+        let Ok(inode) = index.inode(nid) else { continue };
+        for entry in index.entries(&inode).take(1000) {
+            let Ok(entry) = entry else { break };
+            let _ = index.lookup(&inode, &entry.name);
+        }
+        let _ = index.object(inode.number);
+        let _ = index.object_at(inode.start_block);
+    }
+    for number in 0..300 {
+        let _ = index.object(number);
+        let _ = index.etag(number);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_smallest_one() {
+    let bytes = build(&Tree::from([(b"a".to_vec(), file(1))]), Options::default()).0;
+    assert_eq!(bytes.len(), 5 * 4096, "superblock, dirents, records, folders, checksums");
+}

@@ -1,0 +1,1 @@
+//! Images judged by others than us.

@@ -1,0 +1,90 @@
+//! Random trees: the reader lists what the model shows, and equal trees make equal bytes.
+
+use flatout_erofs::{Index, Options, ROOT};
+use proptest::prelude::*;
+
+use crate::model::{Tree, build, file, folder_times, listed, shown, trees};
+
+fn check(tree: &Tree, options: Options) {
+    let (bytes, summary) = build(tree, options);
+    let index = Index::open(&bytes[..]).unwrap();
+    index.verify().unwrap();
+    let expected = shown(tree);
+    assert_eq!(listed(&index), expected);
+
+    let files: Vec<_> = expected.values().flatten().collect();
+    let objects = tree.keys().filter(|key| !key.ends_with(b"/")).count();
+    assert_eq!(summary.files, files.len() as u64);
+    assert_eq!(summary.folders, (expected.len() - files.len() + 1) as u64);
+    assert_eq!(summary.shadowed, (objects - files.len()) as u64);
+    assert_eq!(summary.file_bytes, files.iter().map(|file| file.size).sum::<u64>());
+    assert_eq!(summary.index_bytes, bytes.len() as u64);
+    assert_eq!(index.totals(), (summary.files, summary.folders, summary.file_bytes));
+    assert_eq!(index.metadata_bytes(), summary.metadata_bytes);
+    assert!(bytes == build(tree, options).0, "the bytes differ");
+
+    for (path, time) in folder_times(tree) {
+        let mut nid = ROOT;
+        for name in path.split(|&byte| byte == b'/') {
+            let folder = index.inode(nid).unwrap();
+            nid = index.lookup(&folder, name).unwrap().expect("a folder of the model").nid;
+        }
+        assert_eq!(index.inode(nid).unwrap().modified_s, time, "{path:?}");
+    }
+    let root = index.inode(ROOT).unwrap();
+    for name in [&b"."[..], b"..", b"", b"no such", b"\xff\xff"] {
+        assert_eq!(index.lookup(&root, name).unwrap().is_some(), expected.contains_key(name), "{name:?}");
+    }
+    let end = (index.image_bytes() / 4096) as u32;
+    for block in [0, 1, flatout_erofs::DATA_BLOCK - 1, end, end + 1, u32::MAX] {
+        assert_eq!(index.object_at(block).unwrap(), None, "block {block}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn the_reader_lists_what_the_model_shows(
+        tree in trees(100),
+        (uid, gid) in prop_oneof![Just((0, 0)), Just((1000, 70_000))],
+    ) {
+        check(&tree, Options { uid, gid, ..Options::default() });
+    }
+}
+
+#[test]
+fn nothing_at_all() {
+    check(&Tree::new(), Options::default());
+}
+
+#[test]
+fn every_size_of_one_folder() {
+    // Around each boundary: of the inode's block, of the tail, of whole pages.
+    for count in (0..400).chain([4_999, 5_000]) {
+        let named = |number: usize| (format!("in/{number:020}").into_bytes(), file(number as u64));
+        check(&(0..count).map(named).collect(), Options::default());
+    }
+}
+
+#[test]
+fn a_file_and_a_folder_of_one_name() {
+    let keys = [&b"a"[..], b"a-b", b"a-b/x", b"a/x", b"a0", b"b", b"b.", b"b/"];
+    check(&keys.iter().map(|key| (key.to_vec(), file(5000))).collect(), Options::default());
+}
+
+#[test]
+fn names_before_the_dots() {
+    let long = vec![b'!'; 255];
+    let keys: Vec<Vec<u8>> = (1..=255).map(|bytes| long[..bytes].to_vec()).collect();
+    check(&keys.iter().map(|key| (key.clone(), file(1))).collect(), Options::default());
+    let after = keys.iter().map(|key| [&b".-"[..], &key[..250.min(key.len())]].concat());
+    check(&after.map(|key| (key, file(1))).collect(), Options::default());
+}
+
+#[test]
+fn many_folders() {
+    // More than 16 bits of links, and patches that reach far back.
+    let named = |number: usize| (format!("many/{number:06}/{}", number % 7).into_bytes(), file(9));
+    check(&(0..70_000).map(named).collect(), Options::default());
+}
