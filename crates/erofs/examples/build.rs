@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [path, keys, a_folder] = &arguments[..] else { return Err("build FILE KEYS KEYS_A_FOLDER".into()) };
     let (keys, a_folder): (u64, u64) = (keys.parse()?, a_folder.parse()?);
-    let create = |path: &str| OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+    let create =
+        |path: &str| OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
     let scratch = format!("{path}.scratch");
 
     let before = peak_kib()?;

@@ -10,8 +10,8 @@ const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = 12;
 /// Folders of a block of their section, 8 bytes each.
 pub const FOLDERS_A_BLOCK: u32 = (BLOCK / 8) as u32;
-/// Checksums of a block of their section.
-const CHECKSUMS_A_BLOCK: u64 = BLOCK / 4;
+/// Fences or checksums of a block of their sections.
+const WORDS_A_BLOCK: u64 = BLOCK / 4;
 
 /// What the header says. Magic, version and checksum keep their places in later versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub struct Sections {
     pub records: u64,
     pub folders: u64,
     pub strings: u64,
+    pub fences: u64,
     pub checksums: u64,
     pub end: u64,
 }
@@ -45,10 +46,19 @@ pub struct Sections {
 impl Header {
     pub fn sections(&self) -> Sections {
         let records = u64::from(self.metadata_blocks);
-        let folders = records + u64::from(self.records.div_ceil(RECORDS_A_BLOCK));
-        let strings = folders + u64::from(self.folders_with_children.div_ceil(FOLDERS_A_BLOCK));
-        let checksums = strings + blocks(self.string_bytes);
-        Sections { records, folders, strings, checksums, end: checksums + checksums.div_ceil(CHECKSUMS_A_BLOCK) }
+        let (of_records, of_folders) = self.fences();
+        let folders = records + of_records;
+        let strings = folders + of_folders;
+        let fences = strings + blocks(self.string_bytes);
+        let checksums = fences + (of_records + of_folders).div_ceil(WORDS_A_BLOCK);
+        let end = checksums + checksums.div_ceil(WORDS_A_BLOCK);
+        Sections { records, folders, strings, fences, checksums, end }
+    }
+
+    /// How many blocks of records and of folders there are: each has a fence.
+    pub fn fences(&self) -> (u64, u64) {
+        let of_folders = self.folders_with_children.div_ceil(FOLDERS_A_BLOCK);
+        (self.records.div_ceil(RECORDS_A_BLOCK).into(), of_folders.into())
     }
 
     /// Writes it into block 0, which must hold everything else: its checksum covers the block.

@@ -1,12 +1,14 @@
 //! The reader of an index: names, inodes, and the object at an address. Each block is compared with its
 //! checksum when it is read; memory holds the checksums, a thousandth of the file.
 
+use std::ops::Range;
+
 use crate::error::IndexError;
 use crate::etag::Unpacked;
 use crate::fields::{crc32c, u32_at};
 use crate::header::{FOLDERS_A_BLOCK, Header, Sections};
 use crate::inode::{COMPACT_BYTES, Inode, Kind, SLOT};
-use crate::page::{Page, partition};
+use crate::page::{Page, partition, partition_near};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
 use crate::{BLOCK, DATA_BLOCK, ROOT, blocks};
@@ -18,6 +20,10 @@ pub struct Index<R> {
     header: Header,
     sections: Sections,
     checksums: Vec<u32>,
+    /// The start block of the first record of each block.
+    record_fences: Vec<u32>,
+    /// The first number of each block of folders.
+    folder_fences: Vec<u32>,
 }
 
 /// A name in a folder.
@@ -61,7 +67,22 @@ impl<R: ReadAt> Index<R> {
         let mut checksums: Vec<u32> =
             (0..sections.checksums as usize).map(|block| u32_at(&section, block * 4)).collect();
         checksums[0] = crc32c(&first);
-        Ok(Index { file, header, sections, checksums })
+        let (record_fences, folder_fences) = (Vec::new(), Vec::new());
+        let mut index = Index { file, header, sections, checksums, record_fences, folder_fences };
+        index.read_fences()?;
+        Ok(index)
+    }
+
+    fn read_fences(&mut self) -> Result<(), IndexError> {
+        let mut fences = Vec::new();
+        for block in self.sections.fences..self.sections.checksums {
+            fences.extend(self.block(block)?.chunks_exact(4).map(|fence| u32_at(fence, 0)));
+        }
+        let (of_records, of_folders) = self.header.fences();
+        self.folder_fences = fences.split_off(of_records as usize);
+        self.folder_fences.truncate(of_folders as usize);
+        self.record_fences = fences;
+        Ok(())
     }
 
     /// The number of files, folders with the root, and bytes of all files together.
@@ -102,9 +123,8 @@ impl<R: ReadAt> Index<R> {
     /// The entry of a name.
     pub fn lookup(&self, folder: &Inode, name: &[u8]) -> Result<Option<Entry>, IndexError> {
         // A page whose first name is this one or comes before it; the last of them has the name.
-        let after = partition(blocks(folder.size), |page| {
-            Ok(self.page(folder, page)?.dirent(0)?.name <= name)
-        })?;
+        let after =
+            partition(blocks(folder.size), |page| Ok(self.page(folder, page)?.dirent(0)?.name <= name))?;
         let Some(page) = after.checked_sub(1) else { return Ok(None) };
         let page = self.page(folder, page)?;
         let place = page.partition(|dirent| Ok(dirent.name < name))?;
@@ -122,11 +142,15 @@ impl<R: ReadAt> Index<R> {
 
     /// The object with data in a block; `None` if no object has.
     pub fn object_at(&self, block: u32) -> Result<Option<Object>, IndexError> {
-        let after = partition(self.header.records.into(), |number| {
-            Ok(self.record(number as u32)?.start_block <= block)
-        })?;
-        let Some(number) = after.checked_sub(1) else { return Ok(None) };
-        let object = self.object(number as u32)?;
+        let after = self.record_fences.partition_point(|&first| first <= block) as u64;
+        let Some(row) = after.checked_sub(1) else { return Ok(None) };
+        let records = self.block(self.sections.records + row)?;
+        let first = row as u32 * RECORDS_A_BLOCK;
+        let count = RECORDS_A_BLOCK.min(self.header.records - first);
+        let starts_before = |place: u64| Ok(Record::within(&records, place as u32).start_block <= block);
+        let after = partition(count.into(), starts_before)?;
+        let Some(place) = after.checked_sub(1) else { return Ok(None) };
+        let object = self.object(first + place as u32)?;
         let has = |object: &Object| u64::from(block - object.start_block) < blocks(object.size);
         Ok(object.filter(has))
     }
@@ -168,16 +192,18 @@ impl<R: ReadAt> Index<R> {
         }
         let start = (at - first * BLOCK) as usize;
         let etag = read.get(start..start + bytes as usize).unwrap_or_default();
-        String::from_utf8(etag.to_vec()).map_or_else(|_| malformed("an ETag is no text"), |etag| Ok(Some(etag)))
+        String::from_utf8(etag.to_vec())
+            .map_or_else(|_| malformed("an ETag is no text"), |etag| Ok(Some(etag)))
     }
 
     /// The path and nid of a file or folder by its number.
     fn path(&self, number: u32) -> Result<(Vec<u8>, u64), IndexError> {
-        let (mut names, mut number, mut nid) = (Vec::new(), number, None);
+        let (mut names, mut number, mut own) = (Vec::new(), number, None);
         while number != 0 {
-            let folder = self.inode(self.folder_of(number)?)?;
-            let entry = self.child(&folder, number)?;
-            nid = nid.or(Some(entry.nid));
+            let (nid, numbers) = self.folder_of(number)?;
+            let folder = self.inode(nid)?;
+            let entry = self.child(&folder, number, numbers)?;
+            own = own.or(Some(entry.nid));
             names.push(entry.name);
             // A folder is written when its children are, so the way to the root leads to greater numbers.
             if folder.nid != ROOT && folder.number <= number {
@@ -186,56 +212,59 @@ impl<R: ReadAt> Index<R> {
             number = if folder.nid == ROOT { 0 } else { folder.number };
         }
         names.reverse();
-        Ok((names.join(&b'/'), nid.unwrap_or(ROOT)))
+        Ok((names.join(&b'/'), own.unwrap_or(ROOT)))
     }
 
-    /// The nid of the folder that has the child with this number.
-    fn folder_of(&self, number: u32) -> Result<u64, IndexError> {
-        let row = |row: u64| -> Result<(u32, u32), IndexError> {
-            let block = self.block(self.sections.folders + row / u64::from(FOLDERS_A_BLOCK))?;
-            let at = (row % u64::from(FOLDERS_A_BLOCK)) as usize * 8;
-            Ok((u32_at(&block, at), u32_at(&block, at + 4)))
+    /// The nid of the folder that has the child with this number, and the numbers of all its children.
+    fn folder_of(&self, number: u32) -> Result<(u64, Range<u32>), IndexError> {
+        let after = self.folder_fences.partition_point(|&first| first <= number) as u64;
+        let Some(row) = after.checked_sub(1) else { return malformed("a number has no folder") };
+        let block = self.block(self.sections.folders + row)?;
+        let first = row as u32 * FOLDERS_A_BLOCK;
+        let count = FOLDERS_A_BLOCK.min(self.header.folders_with_children - first) as usize;
+        let first_number = |place: usize| u32_at(&block, place * 8);
+        let after = partition(count as u64, |place| Ok(first_number(place as usize) <= number))? as usize;
+        let Some(place) = after.checked_sub(1) else { return malformed("a number has no folder") };
+        let end = match after < count {
+            true => first_number(after),
+            false => self.folder_fences.get(row as usize + 1).copied().unwrap_or(self.header.records),
         };
-        let after = partition(self.header.folders_with_children.into(), |at| Ok(row(at)?.0 <= number))?;
-        match after.checked_sub(1) {
-            Some(at) => Ok(row(at)?.1.into()),
-            None => malformed("a number has no folder"),
-        }
+        Ok((u32_at(&block, place * 8 + 4).into(), first_number(place)..end))
     }
 
-    /// The entry of the child with this number: numbers ascend as names do.
-    fn child(&self, folder: &Inode, number: u32) -> Result<Entry, IndexError> {
-        let number_of = |nid: u64| Ok::<u32, IndexError>(self.inode(nid)?.number);
-        // Pages without a child are the last ones, and contain nothing but dots.
-        let first_number = |page: &Page| -> Result<Option<u32>, IndexError> {
-            for place in 0..page.len() {
-                let dirent = page.dirent(place)?;
-                if !dirent.is_dots() {
-                    return number_of(dirent.nid).map(Some);
-                }
-            }
-            Ok(None)
-        };
-        let after = partition(blocks(folder.size), |page| {
-            Ok(first_number(&self.page(folder, page)?)?.is_some_and(|first| first <= number))
+    /// The entry of the child with this number. Numbers follow each other as names do.
+    fn child(&self, folder: &Inode, number: u32, numbers: Range<u32>) -> Result<Entry, IndexError> {
+        let pages = blocks(folder.size);
+        // Names are about as long everywhere.
+        let (before, all) = (number - numbers.start, numbers.end.saturating_sub(numbers.start).max(1));
+        let guess = (u128::from(pages) * u128::from(before) / u128::from(all)) as u64;
+        let after = partition_near(pages, guess, |page| {
+            Ok(self.first_number(&self.page(folder, page)?)?.is_some_and(|first| first <= number))
         })?;
         let Some(page) = after.checked_sub(1) else { return malformed("a folder lacks a child") };
         let page = self.page(folder, page)?;
-        let mut children = Vec::with_capacity(page.len());
+        let mut left = self.first_number(&page)?.map_or(0, |first| number - first);
         for place in 0..page.len() {
-            if !page.dirent(place)?.is_dots() {
-                children.push(place);
+            let dirent = page.dirent(place)?;
+            match left {
+                _ if dirent.is_dots() => {}
+                0 if self.inode(dirent.nid)?.number == number => return Ok(Entry::of(&dirent)),
+                0 => break,
+                _ => left -= 1,
             }
         }
-        let after = partition(children.len() as u64, |at| {
-            Ok(number_of(page.dirent(children[at as usize])?.nid)? <= number)
-        })?;
-        let Some(at) = after.checked_sub(1) else { return malformed("a folder lacks a child") };
-        let dirent = page.dirent(children[at as usize])?;
-        if number_of(dirent.nid)? != number {
-            return malformed("a folder lacks a child");
+        malformed("a folder lacks a child")
+    }
+
+    /// The number of the first child of a page. Pages without one are the last, and contain nothing but dots.
+    fn first_number(&self, page: &Page) -> Result<Option<u32>, IndexError> {
+        for place in 0..page.len() {
+            let dirent = page.dirent(place)?;
+            if !dirent.is_dots() {
+                return self.inode(dirent.nid).map(|inode| Some(inode.number));
+            }
         }
-        Ok(Entry::of(&dirent))
+        Ok(None)
     }
 
     fn record(&self, number: u32) -> Result<Record, IndexError> {

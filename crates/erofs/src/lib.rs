@@ -12,6 +12,7 @@
 //! | records | 21 bytes for each file and folder by its number: start block and ETag, 195 a block |
 //! | folders | 8 bytes for each folder with children: the number of its first child, its nid |
 //! | strings | ETags that do not fit a record |
+//! | fences | the first start block of each block of records, the first number of each block of folders |
 //! | checksums | the CRC32C of each block before them |
 //!
 //! EROFS mounts it as it is, and reads no further than the metadata. The data of files begins at

@@ -59,7 +59,8 @@ impl Page {
         &self,
         mut is_before: impl FnMut(Dirent<'_>) -> Result<bool, IndexError>,
     ) -> Result<usize, IndexError> {
-        partition(self.len() as u64, |place| is_before(self.dirent(place as usize)?)).map(|place| place as usize)
+        partition(self.len() as u64, |place| is_before(self.dirent(place as usize)?))
+            .map(|place| place as usize)
     }
 }
 
@@ -73,12 +74,69 @@ impl Dirent<'_> {
 /// How many of `count` things satisfy `is_before`, which must be true of a first part only.
 pub fn partition(
     count: u64,
+    is_before: impl FnMut(u64) -> Result<bool, IndexError>,
+) -> Result<u64, IndexError> {
+    partition_between(0, count, is_before)
+}
+
+/// Like [`partition`], and quick where the answer is near `guess`.
+pub fn partition_near(
+    count: u64,
+    guess: u64,
     mut is_before: impl FnMut(u64) -> Result<bool, IndexError>,
 ) -> Result<u64, IndexError> {
     let (mut low, mut high) = (0, count);
+    let (mut probe, mut step) = (guess, 1);
+    // Away from the guess in growing steps, until the answer is between two probes.
+    while low <= probe && probe < high {
+        if is_before(probe)? {
+            low = probe + 1;
+            if probe < guess {
+                break;
+            }
+            probe = probe.saturating_add(step);
+        } else {
+            high = probe;
+            if probe > guess || probe < step {
+                break;
+            }
+            probe -= step;
+        }
+        step *= 2;
+    }
+    partition_between(low, high, is_before)
+}
+
+fn partition_between(
+    mut low: u64,
+    mut high: u64,
+    mut is_before: impl FnMut(u64) -> Result<bool, IndexError>,
+) -> Result<u64, IndexError> {
     while low < high {
         let middle = low + (high - low) / 2;
         if is_before(middle)? { low = middle + 1 } else { high = middle }
     }
     Ok(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_lead_to_the_same_place() {
+        for count in 0..20 {
+            for (answer, guess) in (0..=count).flat_map(|answer| (0..25).map(move |guess| (answer, guess))) {
+                let found = partition_near(count, guess, |at| Ok(at < answer)).unwrap();
+                assert_eq!(found, answer, "of {count}, guessed {guess}");
+            }
+        }
+        let mut probes = 0;
+        let probe = |at: u64| {
+            probes += 1;
+            Ok(at < 500_003)
+        };
+        assert_eq!(partition_near(1_000_000, 500_000, probe).unwrap(), 500_003);
+        assert!(probes <= 6, "{probes}");
+    }
 }

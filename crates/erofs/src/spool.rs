@@ -15,13 +15,14 @@ pub enum Stream {
     Records,
     Folders,
     Strings,
+    Fences,
 }
 
 #[derive(Debug)]
 pub struct Spool<S> {
     file: S,
     file_bytes: u64,
-    streams: [Waiting; 3],
+    streams: [Waiting; 4],
 }
 
 #[derive(Debug, Default)]

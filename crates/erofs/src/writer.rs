@@ -7,7 +7,7 @@ use std::io::{Read, Seek, Write};
 use crate::error::WriteError;
 use crate::etag::PackedEtag;
 use crate::fields::put;
-use crate::header::Header;
+use crate::header::{FOLDERS_A_BLOCK, Header};
 use crate::open_folder::{Child, OpenFolder};
 use crate::output::Output;
 use crate::record::{PADDING, RECORDS_A_BLOCK, Record};
@@ -70,6 +70,9 @@ pub struct Writer<W, S> {
     /// The blocks of all files so far, however many.
     wanted_blocks: u64,
     header: Header,
+    /// The start block of the first record of each block, and the first number of each block of folders.
+    record_fences: Vec<u32>,
+    folder_fences: Vec<u32>,
     shadowed: u64,
 }
 
@@ -88,6 +91,8 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             next_block: DATA_BLOCK,
             wanted_blocks: 0,
             header: Header { folders: 1, ..Header::default() },
+            record_fences: Vec::new(),
+            folder_fences: Vec::new(),
             shadowed: 0,
         };
         writer.output.append(&[0; METADATA_AT as usize])?;
@@ -138,8 +143,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         let depth = self.path.iter().rposition(is_within).unwrap_or(0);
         let known = self.path[depth].prefix_bytes;
         let written = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-        names::check_path(&path[known..])
-            .map_err(|why| WriteError::Unnamable { key: written(key), why })?;
+        names::check_path(&path[known..]).map_err(|why| WriteError::Unnamable { key: written(key), why })?;
         if key <= &*self.last_key {
             let key = written(key);
             return Err(match key.as_bytes() == self.last_key {
@@ -202,6 +206,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             string_bytes: self.spool.bytes(Stream::Strings),
             ..self.header
         };
+        for fence in self.record_fences.iter().chain(&self.folder_fences) {
+            self.spool.append(Stream::Fences, &fence.to_le_bytes())?;
+        }
         let shadowed = self.shadowed;
         self.spool.pour(&mut self.output)?;
         let file = seal::seal(self.output.finish()?, header, &root)?;
@@ -218,6 +225,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
 
     /// Takes the next number.
     fn push_record(&mut self, etag: PackedEtag) -> Result<(), WriteError> {
+        if self.next_number.is_multiple_of(RECORDS_A_BLOCK) {
+            self.record_fences.push(self.next_block);
+        }
         let record = Record { start_block: self.next_block, etag };
         self.spool.append(Stream::Records, &record.bytes())?;
         self.next_number =
@@ -234,6 +244,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         put(&mut bytes, 0, first_number.to_le_bytes());
         // The metadata have less than 2^31 slots.
         put(&mut bytes, 4, (nid as u32).to_le_bytes());
+        if self.header.folders_with_children.is_multiple_of(FOLDERS_A_BLOCK) {
+            self.folder_fences.push(first_number);
+        }
         self.header.folders_with_children += 1;
         self.spool.append(Stream::Folders, &bytes)
     }

@@ -216,7 +216,12 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     }
 
     /// Tells the folders within a folder its nid, and their numbers.
-    fn name_parent(&mut self, children: &Children<'_>, nid: u64, first_number: u32) -> Result<(), WriteError> {
+    fn name_parent(
+        &mut self,
+        children: &Children<'_>,
+        nid: u64,
+        first_number: u32,
+    ) -> Result<(), WriteError> {
         for (place, number) in (0..children.len()).zip(first_number..) {
             if let Child::Folder { nid: own, parent_at } = children.child(place) {
                 self.output.patch(parent_at, &nid.to_le_bytes())?;

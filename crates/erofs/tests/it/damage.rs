@@ -171,5 +171,5 @@ fn walk_anywhere(bytes: &[u8]) -> Result<(), IndexError> {
 #[test]
 fn the_smallest_one() {
     let bytes = build(&Tree::from([(b"a".to_vec(), file(1))]), Options::default()).0;
-    assert_eq!(bytes.len(), 5 * 4096, "superblock, dirents, records, folders, checksums");
+    assert_eq!(bytes.len(), 6 * 4096, "superblock, dirents, records, folders, fences, checksums");
 }

@@ -64,7 +64,9 @@ fn shapes() -> Tree {
     for count in (0..300).step_by(7) {
         tree.extend((0..count).map(|name| (format!("{count}/{name:020}").into_bytes(), file(count))));
     }
-    tree.extend((0..3000).map(|name| (format!("{name:04}-f/{}", "x".repeat(name % 200 + 1)).into_bytes(), file(3))));
+    tree.extend(
+        (0..3000).map(|name| (format!("{name:04}-f/{}", "x".repeat(name % 200 + 1)).into_bytes(), file(3))),
+    );
     tree.insert(b"zz/empty/".to_vec(), file(0));
     tree
 }
@@ -88,20 +90,29 @@ fn fsck_reads_every_file() {
 #[test]
 fn fsck_finds_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let image = image(&folder, &Tree::from([(b"aaaa1".to_vec(), file(1)), (b"aaaa2".to_vec(), file(2))]), Options::default());
+    let image = image(
+        &folder,
+        &Tree::from([(b"aaaa1".to_vec(), file(1)), (b"aaaa2".to_vec(), file(2))]),
+        Options::default(),
+    );
     let mut head = vec![0; 1 << 16];
     let device = OpenOptions::new().read(true).write(true).open(&image).unwrap();
     device.read_exact_at(&mut head, 0).unwrap();
     let at = head.windows(5).position(|name| name == b"aaaa2").unwrap();
     device.write_all_at(b"aaaa0", at as u64).unwrap();
     let output = run("fsck.erofs", &[image.as_os_str()]);
-    assert!(!output.status.success() && said(&output).contains("wrong dirent name order"), "{}", said(&output));
+    assert!(
+        !output.status.success() && said(&output).contains("wrong dirent name order"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn dump_shows_superblock_and_inodes() {
     let folder = tempfile::tempdir().unwrap();
-    let mut tree: Tree = (0..20).map(|name| (format!("in/{name:03}").into_bytes(), file(name * 5000))).collect();
+    let mut tree: Tree =
+        (0..20).map(|name| (format!("in/{name:03}").into_bytes(), file(name * 5000))).collect();
     tree.insert(b"large".to_vec(), file(5 << 30));
     let image = image(&folder, &tree, Options { uid: 7, gid: 8, ..Options::default() });
     let dump = |arguments: &[&str]| {
@@ -116,7 +127,9 @@ fn dump_shows_superblock_and_inodes() {
         assert!(superblock.contains(line), "{superblock}");
     }
     let large = dump(&["--path=/large"]);
-    for line in ["Size: 5368709120", "Layout: 0", "Inode size: 64", "Uid: 7 Gid: 8 Access: 0444", "2023-11-14"] {
+    for line in
+        ["Size: 5368709120", "Layout: 0", "Inode size: 64", "Uid: 7 Gid: 8 Access: 0444", "2023-11-14"]
+    {
         assert!(large.contains(line), "{large}");
     }
     let small = dump(&["--path=/in/007"]);

@@ -63,7 +63,8 @@ pub fn folder_times(tree: &Tree) -> BTreeMap<Vec<u8>, i64> {
     for (key, file) in tree.iter().filter(|(key, _)| !key.ends_with(b"/")) {
         note(key, file.modified_s, &mut below);
     }
-    let mut folders: Vec<Vec<u8>> = shown.iter().filter(|row| row.1.is_none()).map(|row| row.0.clone()).collect();
+    let mut folders: Vec<Vec<u8>> =
+        shown.iter().filter(|row| row.1.is_none()).map(|row| row.0.clone()).collect();
     folders.sort_by_key(|path| std::cmp::Reverse(path.iter().filter(|&&byte| byte == b'/').count()));
     for path in folders {
         let mark = tree.get(&[&path[..], b"/"].concat()).map(|mark| mark.modified_s);

@@ -57,7 +57,10 @@ fn sixteen_tib_are_the_most() {
     over.add(b"c", 4 << 40, 1, None).unwrap();
     over.add(b"d/e", u64::MAX, 1, None).unwrap();
     let refused = over.finish().unwrap_err().to_string();
-    assert!(refused.contains("the files take 16777216.00 TiB") || refused.contains("TiB in blocks"), "{refused}");
+    assert!(
+        refused.contains("the files take 16777216.00 TiB") || refused.contains("TiB in blocks"),
+        "{refused}"
+    );
 
     let mut over = writer();
     over.add(b"a", 20 << 40, 1, None).unwrap();
