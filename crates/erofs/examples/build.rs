@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut key, mut etag) = (Vec::new(), String::new());
     for number in 0..keys {
         key.clear();
-        if a_folder > 0 {
-            write!(key, "folder-{:013}/", number / a_folder)?;
+        if let Some(folder) = number.checked_div(a_folder) {
+            write!(key, "folder-{folder:013}/")?;
         }
         // Names of 20 bytes.
         write!(key, "image-{number:010}.jpg")?;

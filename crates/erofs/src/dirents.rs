@@ -30,7 +30,7 @@ impl Extent {
         self.whole_pages * BLOCK + self.last as u64
     }
 
-    /// Whether the last page fits behind its inode. The kernel reads it with the inode, so both must lie within
+    /// Whether the last page fits behind its inode. The kernel reads both at once, so they must lie within
     /// one block.
     pub fn has_tail(&self, inode_bytes: usize) -> bool {
         debug_assert!(inode_bytes == COMPACT_BYTES || inode_bytes == EXTENDED_BYTES);

@@ -7,10 +7,11 @@ use crate::names::Unnamable;
 /// Why no index can be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The writer is as it was: the caller can leave this key out.
+    /// The caller can go on with the next key. Folders before the component in question are shown, as the
+    /// mount shows them.
     #[error("{key:?} cannot be shown as a file: {why}")]
     Unnamable { key: String, why: Unnamable },
-    /// The writer is as it was: the caller can leave this key out.
+    /// The writer is as it was: the caller can go on with the next key.
     #[error("{key:?} is there twice")]
     Twice { key: String },
     /// Keys must come in the order of their bytes.

@@ -15,9 +15,9 @@
 //! | fences | the first start block of each block of records, the first number of each block of folders |
 //! | checksums | the CRC32C of each block before them |
 //!
-//! EROFS mounts it as it is, and reads no further than the metadata. The data of files begins at
-//! [`DATA_BLOCK`], far behind the end of the file: whoever serves the image answers reads there with the bytes
-//! of objects, and with zeros from an object's end to the end of its last block.
+//! EROFS mounts it as it is, and reads no further than the metadata. The data of files begin at
+//! [`DATA_BLOCK`], far behind the end of the file. Whoever serves the image answers reads there with the
+//! bytes of objects, and with zeros from an object's end to the end of its last block.
 
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,8 @@ use crate::fields::{crc32c, put};
 use crate::inode::SLOT;
 
 pub const SUPERBLOCK_AT: u64 = 1024;
-/// Where the root's inode lies. Kernels before 6.15 keep the root's nid in 16 bits, so it has a fixed place at
-/// the start, before anything is known of the root but that it exists.
+/// Where the root's inode lies. The superblock has 16 bits for the root's nid, so its place is near the
+/// start, and fixed before anything is known of the root but that it exists.
 pub const ROOT_AT: u64 = 1152;
 /// Where the other metadata begin.
 pub const METADATA_AT: u64 = ROOT_AT + 64;

@@ -8,12 +8,13 @@ use crate::error::WriteError;
 use crate::etag::PackedEtag;
 use crate::fields::put;
 use crate::header::{FOLDERS_A_BLOCK, Header};
+use crate::names::{self, Unnamable};
 use crate::open_folder::{Child, OpenFolder};
 use crate::output::Output;
 use crate::record::{PADDING, RECORDS_A_BLOCK, Record};
 use crate::spool::{Spool, Stream};
 use crate::superblock::METADATA_AT;
-use crate::{BLOCK, DATA_BLOCK, blocks, names, seal};
+use crate::{BLOCK, DATA_BLOCK, blocks, seal};
 
 /// The last address is EROFS's word for none.
 const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
@@ -100,7 +101,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         Ok(writer)
     }
 
-    /// Adds the object `key`; slashes separate its folders. `etag` is as the origin sends it, quotes included.
+    /// Adds the object `key`; slashes separate its folders. `etag` is as the origin sends it, in quotes.
     ///
     /// Files beyond the space for data are only counted: `finish` says how much it would have taken.
     pub fn add(
@@ -135,33 +136,34 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     }
 
     /// Leaves the folders that `key` is not in, enters those that it is in, and says where its name begins.
-    /// Changes nothing if the key cannot be added.
     fn turn_to(&mut self, key: &[u8], path: &[u8]) -> Result<usize, WriteError> {
-        let is_within = |folder: &OpenFolder| {
-            path.len() > folder.prefix_bytes && path.starts_with(&self.prefix[..folder.prefix_bytes])
-        };
-        let depth = self.path.iter().rposition(is_within).unwrap_or(0);
-        let known = self.path[depth].prefix_bytes;
         let written = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-        names::check_path(&path[known..]).map_err(|why| WriteError::Unnamable { key: written(key), why })?;
+        let unnamable = |why| WriteError::Unnamable { key: written(key), why };
+        if path.is_empty() {
+            return Err(unnamable(Unnamable::Empty));
+        }
         if key <= &*self.last_key {
-            let key = written(key);
-            return Err(match key.as_bytes() == self.last_key {
-                true => WriteError::Twice { key },
-                false => WriteError::Order { key, last: written(&self.last_key) },
+            return Err(match key == self.last_key {
+                true => WriteError::Twice { key: written(key) },
+                false => WriteError::Order { key: written(key), last: written(&self.last_key) },
             });
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        while self.path.len() > depth + 1 {
+        while !key.starts_with(&self.prefix) {
             self.leave()?;
         }
-        let mut name_at = known;
-        while let Some(slash) = path[name_at..].iter().position(|&byte| byte == b'/') {
-            name_at += slash + 1;
+        let mut name_at = self.prefix.len();
+        loop {
+            let slash = path[name_at..].iter().position(|&byte| byte == b'/');
+            let end = slash.map_or(path.len(), |slash| name_at + slash);
+            names::check(&path[name_at..end]).map_err(unnamable)?;
+            if slash.is_none() {
+                return Ok(name_at);
+            }
+            name_at = end + 1;
             self.enter(name_at);
         }
-        Ok(name_at)
     }
 
     /// Enters the folder whose prefix are the first bytes of the current key.

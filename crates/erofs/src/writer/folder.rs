@@ -1,9 +1,9 @@
-//! How a complete folder is written: inodes of its files until the folder's own inode and last dirents fit the
-//! block, then those, then the other files.
+//! How a complete folder is written: inodes of its files until the folder's own inode and last dirents fit
+//! the block, then those, then the other files.
 //!
-//! The kernel wants a folder's last dirents directly behind its inode, in one block. A folder of ten files
-//! takes 0.4 KiB this way, and a block of its own otherwise. Its files close the gap before it, so that almost
-//! nothing is padded; where the dirents fill blocks, their files close the gap before these.
+//! The kernel wants a folder's last dirents directly behind its inode, in one block. The dirents of a folder
+//! of ten files take 0.4 KiB this way, and a block of their own otherwise. Files close the gap before the
+//! inode, so that almost nothing is padded. Where dirents fill blocks, files close the gap before these.
 
 use std::io::{Read, Seek, Write};
 use std::iter::once;
@@ -155,8 +155,8 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         Ok(())
     }
 
-    /// Writes the pages of dirents that have blocks of their own. Returns the last one if it follows the inode,
-    /// and where the parent's dirent is.
+    /// Writes the pages of dirents that have blocks of their own. Returns the last one if it follows the
+    /// inode, and where the parent's dirent is.
     fn write_pages(
         &mut self,
         children: &Children<'_>,

@@ -1,12 +1,12 @@
 //! Damaged indexes: an error or the right answer, and never a panic.
 
-use flatout_erofs::{Index, IndexError, Kind, Options, ROOT};
+use flatout_erofs::{Index, IndexError, Kind, Object, Options, ROOT};
 use proptest::prelude::*;
 
 use crate::model::{File, Tree, build, file, trees};
 
 /// What a full walk says, as far as it comes.
-fn walk(bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64, Option<String>)>, IndexError> {
+fn walk(bytes: &[u8]) -> Result<Vec<Object>, IndexError> {
     let index = Index::open(bytes)?;
     let mut found = Vec::new();
     let mut open = vec![ROOT];
@@ -24,7 +24,7 @@ fn walk(bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64, Option<String>)>, IndexError>
             } else {
                 let object = index.object(inode.number)?.expect("a file is an object");
                 let _ = index.object_at(inode.start_block)?;
-                found.push((object.path, object.size, object.etag));
+                found.push(object);
             }
         }
     }
@@ -33,7 +33,8 @@ fn walk(bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64, Option<String>)>, IndexError>
 
 fn small() -> Vec<u8> {
     let named = |number: u64| {
-        let etag = if number % 3 == 0 { format!("\"{number:032x}\"") } else { format!("odd {number}") };
+        let etag =
+            if number.is_multiple_of(3) { format!("\"{number:032x}\"") } else { format!("odd {number}") };
         let key = format!("f{}/{number}/x", number % 10).into_bytes();
         (key, File { size: number * 3000, modified_s: number as i64, etag: Some(etag) })
     };

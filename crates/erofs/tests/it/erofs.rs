@@ -166,8 +166,11 @@ impl Drop for Mounted {
     }
 }
 
-/// What a walk of the mount finds by path: size, time, mode and owner, and links of folders.
-fn walk(root: &Path) -> BTreeMap<Vec<u8>, (Option<u64>, i64, u32, u32, u32)> {
+/// The size of a file, time, mode, and both owners.
+type Row = (Option<u64>, i64, u32, u32, u32);
+
+/// What a walk of the mount finds by path.
+fn walk(root: &Path) -> BTreeMap<Vec<u8>, Row> {
     let mut found = BTreeMap::new();
     let mut open = vec![PathBuf::new()];
     while let Some(path) = open.pop() {
@@ -177,7 +180,7 @@ fn walk(root: &Path) -> BTreeMap<Vec<u8>, (Option<u64>, i64, u32, u32, u32)> {
             let path = path.join(entry.file_name());
             let status = fs::symlink_metadata(root.join(&path)).unwrap();
             assert_eq!(entry.file_type().unwrap(), status.file_type());
-            let size = status.is_file().then(|| status.len());
+            let size = status.is_file().then_some(status.len());
             if size.is_none() {
                 folders += 1;
                 open.push(path.clone());

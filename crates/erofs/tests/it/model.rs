@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
-use flatout_erofs::{Index, Inode, Kind, Options, ROOT, ReadAt, Summary, Writer, check_path};
+use flatout_erofs::{Index, Inode, Kind, Options, ROOT, ReadAt, Summary, WriteError, Writer, check_path};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -24,25 +24,37 @@ pub type Shown = BTreeMap<Vec<u8>, Option<File>>;
 pub fn build(tree: &Tree, options: Options) -> (Vec<u8>, Summary) {
     let mut writer = Writer::new(Cursor::new(Vec::new()), Cursor::new(Vec::new()), options).unwrap();
     for (key, file) in tree {
-        if key.ends_with(b"/") {
-            writer.add_folder(key, file.modified_s).unwrap();
+        let added = if key.ends_with(b"/") {
+            writer.add_folder(key, file.modified_s)
         } else {
-            writer.add(key, file.size, file.modified_s, file.etag.as_deref()).unwrap();
+            writer.add(key, file.size, file.modified_s, file.etag.as_deref())
+        };
+        match added {
+            Ok(()) => assert!(is_namable(key), "{key:?}"),
+            Err(WriteError::Unnamable { .. }) => assert!(!is_namable(key), "{key:?}"),
+            Err(error) => panic!("{error}"),
         }
     }
     let (file, summary) = writer.finish().unwrap();
     (file.into_inner(), summary)
 }
 
-/// The model: folders shadow files of their name.
+/// Whether a key, or the folder that it marks, has a name.
+pub fn is_namable(key: &[u8]) -> bool {
+    check_path(key.strip_suffix(b"/").unwrap_or(key)).is_ok()
+}
+
+/// The model: folders shadow files of their name. Keys that have none show the folders before that.
 pub fn shown(tree: &Tree) -> Shown {
     let mut shown = Shown::new();
     for (key, file) in tree {
         let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (slash, _) in slashes {
-            shown.insert(key[..slash].to_vec(), None);
+            if check_path(&key[..slash]).is_ok() {
+                shown.insert(key[..slash].to_vec(), None);
+            }
         }
-        if !key.ends_with(b"/") {
+        if !key.ends_with(b"/") && is_namable(key) {
             shown.insert(key.clone(), Some(file.clone()));
         }
     }
@@ -60,7 +72,7 @@ pub fn folder_times(tree: &Tree) -> BTreeMap<Vec<u8>, i64> {
         let newest = below.entry(parent.to_vec()).or_insert(time);
         *newest = time.max(*newest);
     };
-    for (key, file) in tree.iter().filter(|(key, _)| !key.ends_with(b"/")) {
+    for (key, file) in tree.iter().filter(|(key, _)| !key.ends_with(b"/") && is_namable(key)) {
         note(key, file.modified_s, &mut below);
     }
     let mut folders: Vec<Vec<u8>> =
@@ -138,6 +150,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
         2 => "[a-z]{1,20}".prop_map(String::into_bytes),
         1 => vec(1..=255_u8, 1..8),
         1 => vec(1..=255_u8, 240..=255),
+        1 => prop::sample::select(vec![&b""[..], b".", b"..", b"a\0"]).prop_map(<[u8]>::to_vec),
         1 => Just(b".-".to_vec()),
         1 => Just(b"...".to_vec()),
     ]
@@ -184,13 +197,12 @@ pub fn files() -> impl Strategy<Value = File> {
     (sizes(), times(), etags()).prop_map(|(size, modified_s, etag)| File { size, modified_s, etag })
 }
 
-/// Trees whose keys can all be shown.
+/// Trees with keys that have no name among them.
 pub fn trees(keys_most: usize) -> impl Strategy<Value = Tree> {
     let small = btree_map(keys(), files(), 0..keys_most);
     let wide = (0..5000_usize.min(keys_most * 50), "[a-z]{0,12}", files());
     let deep = prop_oneof![4 => Just(0), 1 => 1..80_usize];
     (small, prop::option::weighted(0.3, wide), deep).prop_map(|(mut tree, wide, deep)| {
-        tree.retain(|key, _| check_path(key.strip_suffix(b"/").unwrap_or(key)).is_ok());
         if let Some((count, prefix, mut file)) = wide {
             // All together fit an index.
             file.size = file.size.min(2 << 30);
