@@ -25,7 +25,7 @@ GO_MINOR=25
 PACKAGES=("nginx nginx-light" "curl curl" "aria2c aria2" "chromium chromium" "python3 python3-venv"
     "zsh zsh" "fish fish" "mandoc mandoc" "man man-db"
     "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "rclone rclone" "s3fs s3fs" "debootstrap debootstrap" "bwrap bubblewrap"
-    "dpkg-shlibdeps dpkg-dev")
+    "dpkg-shlibdeps dpkg-dev" "fsck.erofs erofs-utils")
 
 # PyTorch 2 for the CPU: Debian 13 has it. PyPI's comes with gigabytes for GPUs, and Debian 12's is of before.
 DEBIAN_13=python3,python3-venv,python3-torch,python3-yaml

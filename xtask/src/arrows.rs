@@ -10,6 +10,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-policy", 0),
     ("flatout-formats", 0),
     ("flatout-sync", 0),
+    ("flatout-erofs", 0),
     ("flatout-engine", 1),
     ("flatout-tree", 2),
     ("flatout-cache", 2),
@@ -42,6 +43,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
         &["tokio", "hyper", "socket2", "libc", "mio"],
         "wire has no socket, no clock and no thread",
     ),
+    ("flatout-erofs", &["tokio", "libc", "rustix"], "an index is bytes: who serves and mounts it is above"),
     ("flatout-engine", &["clap", "indicatif", "s3s"], "the engine knows nothing of terminals and servers"),
 ];
 

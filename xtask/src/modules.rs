@@ -35,6 +35,7 @@ const CRATES: &[&str] = &[
     "wire",
     "policy",
     "formats",
+    "erofs",
     "engine",
     "tree",
     "mount",
