@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use flatout_erofs::{Index, Kind, Options, ROOT};
 use proptest::prelude::*;
@@ -67,6 +69,7 @@ fn shapes() -> Tree {
     tree.extend(
         (0..3000).map(|name| (format!("{name:04}-f/{}", "x".repeat(name % 200 + 1)).into_bytes(), file(3))),
     );
+    tree.extend((0..100_000).map(|name| (format!("flat/{name}").into_bytes(), file(name % 3))));
     tree.insert(b"zz/empty/".to_vec(), file(0));
     tree
 }
@@ -162,7 +165,16 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        run("umount", &[self.0.path().as_os_str()]);
+        let at = self.0.path().as_os_str();
+        // The child of a test beside this one has our open files until it becomes another program.
+        for _ in 0..100 {
+            if run("umount", &[at]).status.success() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let output = run("umount", &[OsStr::new("--lazy"), at]);
+        assert!(output.status.success() || thread::panicking(), "{}", said(&output));
     }
 }
 
