@@ -30,6 +30,8 @@ pub enum WriteError {
     TooMuchMetadata { most: u64 },
     #[error("the names of one folder take more than {most} bytes")]
     FolderTooLarge { most: u64 },
+    #[error("an earlier error has left the index incomplete")]
+    Broken,
     #[error("cannot write the index: {0}")]
     Io(#[from] io::Error),
 }
@@ -54,6 +56,13 @@ pub enum IndexError {
     Malformed { what: &'static str },
     #[error("cannot read the index: {0}")]
     Io(#[from] io::Error),
+}
+
+impl WriteError {
+    /// Whether it is about one key, and the writer goes on with the next.
+    pub fn is_of_key(&self) -> bool {
+        matches!(self, WriteError::Unnamable { .. } | WriteError::Twice { .. } | WriteError::Order { .. })
+    }
 }
 
 fn tib(bytes: &u64) -> String {

@@ -7,7 +7,7 @@ use crate::error::IndexError;
 use crate::etag::Unpacked;
 use crate::fields::{crc32c, u32_at};
 use crate::header::{FOLDERS_A_BLOCK, Header, Sections};
-use crate::inode::{COMPACT_BYTES, Inode, Kind, SLOT};
+use crate::inode::{Inode, Kind, SLOT};
 use crate::page::{Page, partition, partition_near};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
@@ -45,6 +45,16 @@ pub struct Object {
     /// As the origin sent it.
     pub etag: Option<String>,
     pub start_block: u32,
+}
+
+/// What an index counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub files: u64,
+    /// The root included.
+    pub folders: u64,
+    /// Of all files together.
+    pub file_bytes: u64,
 }
 
 fn malformed<T>(what: &'static str) -> Result<T, IndexError> {
@@ -85,9 +95,10 @@ impl<R: ReadAt> Index<R> {
         Ok(())
     }
 
-    /// The number of files, folders with the root, and bytes of all files together.
-    pub fn totals(&self) -> (u64, u64, u64) {
-        (self.header.files.into(), self.header.folders.into(), self.header.file_bytes)
+    /// What is in it.
+    pub fn totals(&self) -> Totals {
+        let Header { files, folders, file_bytes, .. } = self.header;
+        Totals { files: files.into(), folders: folders.into(), file_bytes }
     }
 
     /// The bytes of the file that EROFS reads, from its start on.
@@ -114,7 +125,7 @@ impl<R: ReadAt> Index<R> {
     }
 
     fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
-        match nid.checked_mul(SLOT).filter(|&at| at + COMPACT_BYTES as u64 <= self.metadata_bytes()) {
+        match nid.checked_mul(SLOT).filter(|&at| at < self.metadata_bytes()) {
             Some(at) => Ok(at),
             None => malformed("a nid leads out of the metadata"),
         }

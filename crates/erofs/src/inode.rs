@@ -60,12 +60,13 @@ impl Inode {
         if self.is_compact() { COMPACT_BYTES } else { EXTENDED_BYTES }
     }
 
-    /// Bytes on disk of a folder with an inline tail before that tail. The root is always extended.
+    /// Appends its form on disk.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         let is_compact = self.is_compact();
         self.write_as(is_compact, to);
     }
 
+    /// Appends its extended form: the root's, whose place is chosen before its fields are known.
     pub(crate) fn write_extended(&self, to: &mut Vec<u8>) {
         self.write_as(false, to);
     }

@@ -40,7 +40,7 @@ mod superblock;
 mod writer;
 
 pub use error::{IndexError, WriteError};
-pub use index::{Entries, Entry, Index, Object};
+pub use index::{Entries, Entry, Index, Object, Totals};
 pub use inode::{Inode, Kind};
 pub use names::{Unnamable, check_path};
 pub use read_at::ReadAt;

@@ -75,6 +75,8 @@ pub struct Writer<W, S> {
     record_fences: Vec<u32>,
     folder_fences: Vec<u32>,
     shadowed: u64,
+    /// An error has left it without something.
+    is_broken: bool,
 }
 
 impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
@@ -95,6 +97,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             record_fences: Vec::new(),
             folder_fences: Vec::new(),
             shadowed: 0,
+            is_broken: false,
         };
         writer.output.append(&[0; METADATA_AT as usize])?;
         writer.push_record(PackedEtag::NONE)?;
@@ -105,6 +108,17 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     ///
     /// Files beyond the space for data are only counted: `finish` says how much it would have taken.
     pub fn add(
+        &mut self,
+        key: &[u8],
+        size: u64,
+        modified_s: i64,
+        etag: Option<&str>,
+    ) -> Result<(), WriteError> {
+        let added = self.try_add(key, size, modified_s, etag);
+        self.kept(added)
+    }
+
+    fn try_add(
         &mut self,
         key: &[u8],
         size: u64,
@@ -127,18 +141,27 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     /// keys. Folders that contain something need none.
     pub fn add_folder(&mut self, key: &[u8], modified_s: i64) -> Result<(), WriteError> {
         let path = key.strip_suffix(b"/").unwrap_or_default();
-        let name_at = self.turn_to(key, path)?;
+        let turned = self.turn_to(key, path);
+        self.kept(turned)?;
         self.enter(key.len());
-        debug_assert!(name_at < key.len());
         let folder = self.path.last_mut().expect("it was entered just now");
         folder.marked_s = Some(modified_s);
         Ok(())
+    }
+
+    /// The outcome, which is remembered if the index cannot become whole any more.
+    fn kept<T>(&mut self, outcome: Result<T, WriteError>) -> Result<T, WriteError> {
+        self.is_broken |= outcome.as_ref().is_err_and(|error| !error.is_of_key());
+        outcome
     }
 
     /// Leaves the folders that `key` is not in, enters those that it is in, and says where its name begins.
     fn turn_to(&mut self, key: &[u8], path: &[u8]) -> Result<usize, WriteError> {
         let written = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         let unnamable = |why| WriteError::Unnamable { key: written(key), why };
+        if self.is_broken {
+            return Err(WriteError::Broken);
+        }
         if path.is_empty() {
             return Err(unnamable(Unnamable::Empty));
         }
@@ -189,8 +212,11 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         Ok(())
     }
 
-    /// Ends the index, and returns its file.
+    /// Ends the index, and returns its file. Until then its header is missing, and no reader takes it.
     pub fn finish(mut self) -> Result<(W, Summary), WriteError> {
+        if self.is_broken {
+            return Err(WriteError::Broken);
+        }
         if self.wanted_blocks > DATA_BLOCKS_MAX {
             let bytes = self.wanted_blocks.saturating_mul(BLOCK);
             return Err(WriteError::TooLarge { bytes, most: DATA_BLOCKS_MAX * BLOCK });

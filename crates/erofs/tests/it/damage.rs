@@ -162,6 +162,9 @@ fn walk_anywhere(bytes: &[u8]) -> Result<(), IndexError> {
         let _ = index.object(inode.number);
         let _ = index.object_at(inode.start_block);
     }
+    for nid in [u64::MAX, u64::MAX / 32, u64::MAX / 32 + 1, index.metadata_bytes() / 32] {
+        assert!(index.inode(nid).is_err());
+    }
     for number in 0..300 {
         let _ = index.object(number);
         let _ = index.etag(number);

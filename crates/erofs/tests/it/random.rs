@@ -1,6 +1,6 @@
 //! Random trees: the reader lists what the model shows, and equal trees make equal bytes.
 
-use flatout_erofs::{Index, Options, ROOT};
+use flatout_erofs::{Index, Options, ROOT, Totals};
 use proptest::prelude::*;
 
 use crate::model::{Tree, build, file, folder_times, is_namable, listed, shown, trees};
@@ -19,7 +19,8 @@ fn check(tree: &Tree, options: Options) {
     assert_eq!(summary.shadowed, (objects - files.len()) as u64);
     assert_eq!(summary.file_bytes, files.iter().map(|file| file.size).sum::<u64>());
     assert_eq!(summary.index_bytes, bytes.len() as u64);
-    assert_eq!(index.totals(), (summary.files, summary.folders, summary.file_bytes));
+    let Totals { files, folders, file_bytes } = index.totals();
+    assert_eq!((files, folders, file_bytes), (summary.files, summary.folders, summary.file_bytes));
     assert_eq!(index.metadata_bytes(), summary.metadata_bytes);
     assert!(bytes == build(tree, options).0, "the bytes differ");
 

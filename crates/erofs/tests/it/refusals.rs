@@ -1,6 +1,6 @@
 //! What the writer refuses.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 
 use flatout_erofs::{Index, Options, Unnamable, WriteError, Writer};
 
@@ -43,6 +43,50 @@ fn keys_that_cannot_be_added_leave_the_others() {
     // The root, b, b/c, c, d and d/e.
     assert_eq!((summary.files, summary.folders, summary.file_bytes), (2, 6, 3));
     Index::open(&file.into_inner()[..]).unwrap().verify().unwrap();
+}
+
+/// A disk with room for so many bytes.
+#[derive(Debug)]
+struct Full(Cursor<Vec<u8>>, u64);
+
+impl Read for Full {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Seek for Full {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.position() + bytes.len() as u64 > self.1 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_makes_no_index() {
+    for room in [0, 1 << 20, 3 << 20] {
+        let disk = Full(Cursor::new(Vec::new()), room);
+        let mut writer = Writer::new(disk, Cursor::new(Vec::new()), Options::default()).unwrap();
+        let mut failed = 0;
+        for number in 0..60_000 {
+            let added = writer.add(format!("{}/{number:08}", number / 1000 + 10).as_bytes(), 1, 1, None);
+            failed += u32::from(added.is_err_and(|error| !error.is_of_key()));
+        }
+        let refused = writer.finish().unwrap_err();
+        assert_eq!(matches!(refused, WriteError::Broken), failed > 0, "{refused}");
+    }
 }
 
 #[test]
