@@ -12,6 +12,8 @@ const STRING: u8 = 3;
 const PARTS: u8 = 3;
 const PARTS_MAX: u8 = u8::MAX - PARTS;
 
+/// The longest ETag in an index, in bytes.
+pub const ETAG_BYTES_MAX: usize = 1024;
 /// Bytes on disk.
 pub const PACKED_BYTES: usize = 17;
 

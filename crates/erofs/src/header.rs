@@ -1,19 +1,20 @@
 //! The header of an index, in the first bytes of the file, which EROFS leaves to others.
 
 use crate::error::IndexError;
+use crate::etag::ETAG_BYTES_MAX;
 use crate::fields::{crc32c, field, put, u32_at, u64_at};
 use crate::record::RECORDS_A_BLOCK;
-use crate::{BLOCK, blocks};
+use crate::{BLOCK, DATA_BLOCK, blocks};
 
 const MAGIC: [u8; 8] = *b"flatidx\n";
 const VERSION: u32 = 1;
-const CHECKSUM_AT: usize = 12;
+pub const CHECKSUM_AT: usize = 12;
 /// Folders of a block of their section, 8 bytes each.
 pub const FOLDERS_A_BLOCK: u32 = (BLOCK / 8) as u32;
 /// Fences or checksums of a block of their sections.
 const WORDS_A_BLOCK: u64 = BLOCK / 4;
 
-/// What the header says. Magic, version and checksum keep their places in later versions.
+/// The fields of the header. Magic, version and checksum keep their places in later versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     pub files: u32,
@@ -55,7 +56,18 @@ impl Header {
         Sections { records, folders, strings, fences, checksums, end }
     }
 
-    /// How many blocks of records and of folders there are: each has a fence.
+    /// Whether the data begin behind the index, and all sections are as long as their content can be. Before
+    /// this is known, offsets of sections may overflow.
+    pub fn is_within_limits(&self) -> bool {
+        let strings_most = u64::from(self.records) * ETAG_BYTES_MAX as u64;
+        self.metadata_blocks <= DATA_BLOCK
+            && self.data_blocks <= u32::MAX - DATA_BLOCK
+            && self.folders_with_children <= self.records
+            && self.string_bytes <= strings_most
+            && self.sections().end <= DATA_BLOCK.into()
+    }
+
+    /// The blocks of records and of folders: each has a fence.
     pub fn fences(&self) -> (u64, u64) {
         let of_folders = self.folders_with_children.div_ceil(FOLDERS_A_BLOCK);
         (self.records.div_ceil(RECORDS_A_BLOCK).into(), of_folders.into())
@@ -95,7 +107,7 @@ impl Header {
         }
         match u32_at(block, 8) {
             VERSION => {}
-            version => return Err(IndexError::Newer { version, supported: VERSION }),
+            version => return Err(IndexError::Version { version, supported: VERSION }),
         }
         let header = Header {
             files: u32_at(block, 24),
@@ -115,11 +127,42 @@ impl Header {
         if length > expected {
             return Err(IndexError::TooLong { expected, actual: length });
         }
-        // Strings fit the file, so nothing below overflows.
-        let is_whole = header.string_bytes <= length && header.sections().end * BLOCK == length;
-        if !is_whole || header.metadata_blocks == 0 || header.records == 0 {
-            return Err(IndexError::Malformed { what: "its sections do not fill it" });
+        if !header.is_within_limits() {
+            return Err(IndexError::Malformed { what: "a section is longer than the format allows" });
+        }
+        // The limits keep this far from overflow.
+        if header.sections().end * BLOCK != length || header.metadata_blocks == 0 || header.records == 0 {
+            return Err(IndexError::Malformed { what: "its sections do not have the length of the file" });
         }
         Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_sections() {
+        let plain =
+            Header { metadata_blocks: 1, records: 1 << 30, folders_with_children: 9, ..Header::default() };
+        // Of this many records, strings may have a TiB; 41 GiB fit before the data.
+        let most = u64::from(DATA_BLOCK) * BLOCK - (41 << 30);
+        let table = [
+            (plain, true),
+            (Header { metadata_blocks: DATA_BLOCK + 1, ..plain }, false),
+            (Header { metadata_blocks: u32::MAX, ..plain }, false),
+            (Header { data_blocks: u32::MAX - DATA_BLOCK, ..plain }, true),
+            (Header { data_blocks: u32::MAX, ..plain }, false),
+            (Header { folders_with_children: u32::MAX, ..plain }, false),
+            (Header { string_bytes: most, ..plain }, true),
+            (Header { string_bytes: 64 << 30, ..plain }, false),
+            (Header { string_bytes: u64::MAX, ..plain }, false),
+            (Header { records: 4, folders_with_children: 4, string_bytes: 4096, ..plain }, true),
+            (Header { records: 4, folders_with_children: 4, string_bytes: 4097, ..plain }, false),
+        ];
+        for (header, expected) in table {
+            assert_eq!(header.is_within_limits(), expected, "{header:?}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 /// The longest name, in bytes: Linux's and EROFS's.
 const NAME_BYTES_MAX: usize = 255;
+/// The longest path in an index, in bytes. Keys of S3 have 1,024 at most.
+pub(crate) const PATH_BYTES_MAX: usize = 4096;
 
 /// Why a key has no place in a tree of files. Each is about one component of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

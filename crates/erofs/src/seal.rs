@@ -3,15 +3,16 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use crc_fast::CrcAlgorithm::{Crc64Nvme, Crc64Xz};
+use crc_fast::Digest;
 
 use crate::error::WriteError;
 use crate::fields::{crc32c, put};
-use crate::header::Header;
+use crate::header::{self, Header};
 use crate::inode::Inode;
-use crate::superblock::{ROOT_AT, Superblock};
+use crate::superblock::{self, ROOT_AT, Superblock};
 use crate::{BLOCK, ROOT};
 
-/// How much is read at once.
+/// Blocks of one read.
 const PIECE_BLOCKS: u64 = 64;
 
 /// Completes an index whose sections but the last are written. The header says everything but the checksums'.
@@ -27,13 +28,16 @@ pub fn seal<W: Read + Write + Seek>(mut file: W, header: Header, root: &Inode) -
     root.write_extended(&mut inode);
     debug_assert_eq!(root.nid, ROOT);
     block[ROOT_AT as usize..][..inode.len()].copy_from_slice(&inode);
-    Superblock {
+    let superblock = Superblock {
         inodes: u64::from(header.files) + u64::from(header.folders),
         // At most 2^24 and 2^32 - 2^24.
         blocks: header.metadata_blocks.saturating_add(header.data_blocks),
-        uuid: uuid(&checksums),
-    }
-    .write(&mut block);
+        uuid: [0; 16],
+    };
+    superblock.write(&mut block);
+    header.write(&mut block);
+    let uuid = uuid(&block, &checksums);
+    Superblock { uuid, ..superblock }.write(&mut block);
     header.write(&mut block);
     file.rewind()?;
     file.write_all(&block)?;
@@ -66,11 +70,21 @@ fn checksums(file: &mut (impl Read + Seek), count: u64) -> Result<(Vec<u8>, Vec<
     Ok((first, section))
 }
 
-/// One that follows from the content, of version 8.
-fn uuid(checksums: &[u8]) -> [u8; 16] {
+/// One that follows from the content, of version 8: from block 0, which has no UUID yet, and from the
+/// checksums of the others.
+fn uuid(first: &[u8], checksums: &[u8]) -> [u8; 16] {
+    let mut first = first.to_vec();
+    put(&mut first, header::CHECKSUM_AT, [0; 4]);
+    put(&mut first, superblock::CHECKSUM_AT, [0; 4]);
+    let crc = |algorithm| {
+        let mut digest = Digest::new(algorithm);
+        digest.update(&first);
+        digest.update(checksums);
+        digest.finalize().to_le_bytes()
+    };
     let mut uuid = [0; 16];
-    put(&mut uuid, 0, crc_fast::checksum(Crc64Nvme, checksums).to_le_bytes());
-    put(&mut uuid, 8, crc_fast::checksum(Crc64Xz, checksums).to_le_bytes());
+    put(&mut uuid, 0, crc(Crc64Nvme));
+    put(&mut uuid, 8, crc(Crc64Xz));
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

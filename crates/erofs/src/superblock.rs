@@ -4,6 +4,8 @@ use crate::fields::{crc32c, put};
 use crate::inode::SLOT;
 
 pub const SUPERBLOCK_AT: u64 = 1024;
+/// Where its checksum lies in block 0.
+pub const CHECKSUM_AT: usize = SUPERBLOCK_AT as usize + 4;
 /// Where the root's inode lies. The superblock has 16 bits for the root's nid, so its place is near the
 /// start, and fixed before anything is known of the root but that it exists.
 pub const ROOT_AT: u64 = 1152;
@@ -15,7 +17,7 @@ const MAGIC: u32 = 0xE0F5_E1E2;
 const COMPATIBLE_FEATURES: u32 = 0x1 | 0x2;
 const BLOCK_BITS: u8 = 12;
 
-/// What differs from image to image.
+/// The fields that differ from image to image.
 #[derive(Clone, Copy, Debug)]
 pub struct Superblock {
     pub inodes: u64,
@@ -40,6 +42,6 @@ impl Superblock {
         put(bytes, 48, self.uuid);
         // EROFS does not invert the CRC at its end.
         let checksum = !crc32c(bytes);
-        put(bytes, 4, checksum.to_le_bytes());
+        put(block, CHECKSUM_AT, checksum.to_le_bytes());
     }
 }

@@ -5,10 +5,10 @@ mod folder;
 use std::io::{Read, Seek, Write};
 
 use crate::error::WriteError;
-use crate::etag::PackedEtag;
+use crate::etag::{ETAG_BYTES_MAX, PackedEtag};
 use crate::fields::put;
 use crate::header::{FOLDERS_A_BLOCK, Header};
-use crate::names::{self, Unnamable};
+use crate::names::{self, PATH_BYTES_MAX, Unnamable};
 use crate::open_folder::{Child, OpenFolder};
 use crate::output::Output;
 use crate::record::{PADDING, RECORDS_A_BLOCK, Record};
@@ -19,7 +19,7 @@ use crate::{BLOCK, DATA_BLOCK, blocks, seal};
 /// The last address is EROFS's word for none.
 const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
 
-/// What all files and folders have in common.
+/// Fields that all files and folders have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub uid: u32,
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// What was written.
+/// Counts and lengths of an index that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub files: u64,
@@ -63,6 +63,8 @@ pub struct Writer<W, S> {
     /// The prefix of the last of them.
     prefix: Vec<u8>,
     last_key: Vec<u8>,
+    /// Whether the marker of the root has come.
+    is_root_marked: bool,
     /// Memory for the next folder.
     spare: OpenFolder,
     /// The next number of a file or folder, and the next block of data.
@@ -89,6 +91,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             path: vec![OpenFolder::default()],
             prefix: Vec::new(),
             last_key: Vec::new(),
+            is_root_marked: false,
             spare: OpenFolder::default(),
             next_number: 0,
             next_block: DATA_BLOCK,
@@ -106,7 +109,8 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
 
     /// Adds the object `key`; slashes separate its folders. `etag` is as the origin sends it, in quotes.
     ///
-    /// Files beyond the space for data are only counted: `finish` says how much it would have taken.
+    /// Files beyond the 16 TiB for data are only counted: `finish` says how much they would have taken. Files
+    /// that a folder shadows count, too.
     pub fn add(
         &mut self,
         key: &[u8],
@@ -126,6 +130,14 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         etag: Option<&str>,
     ) -> Result<(), WriteError> {
         let name_at = self.turn_to(key, key)?;
+        let etag_bytes = etag.map_or(0, str::len);
+        if etag_bytes > ETAG_BYTES_MAX {
+            return Err(WriteError::EtagTooLong {
+                key: key.to_vec(),
+                bytes: etag_bytes,
+                most: ETAG_BYTES_MAX,
+            });
+        }
         self.wanted_blocks = self.wanted_blocks.saturating_add(blocks(size));
         if self.wanted_blocks > DATA_BLOCKS_MAX {
             return Ok(());
@@ -138,15 +150,43 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     }
 
     /// Adds the folder `key`, which ends in a slash: the object that marks it, at its place in the order of
-    /// keys. Folders that contain something need none.
+    /// keys. Folders that contain something need none. The empty key marks the root.
+    ///
+    /// A time that is not after 1970 is none, as in the mount (`crates/tree/src/page.rs`).
     pub fn add_folder(&mut self, key: &[u8], modified_s: i64) -> Result<(), WriteError> {
-        let path = key.strip_suffix(b"/").unwrap_or_default();
-        let turned = self.turn_to(key, path);
-        self.kept(turned)?;
-        self.enter(key.len());
-        let folder = self.path.last_mut().expect("it was entered just now");
-        folder.marked_s = Some(modified_s);
+        let entered = self.enter_marked(key);
+        self.kept(entered)?;
+        let folder = self.path.last_mut().expect("the root is always there");
+        folder.marked_s = Some(modified_s).filter(|&at| at > 0);
         Ok(())
+    }
+
+    /// Enters the folder that the object `key` marks.
+    fn enter_marked(&mut self, key: &[u8]) -> Result<(), WriteError> {
+        if key.is_empty() {
+            return self.mark_root();
+        }
+        let Some(path) = key.strip_suffix(b"/") else {
+            return Err(if self.is_broken {
+                WriteError::Broken
+            } else {
+                WriteError::NoSlash { key: key.to_vec() }
+            });
+        };
+        self.turn_to(key, path)?;
+        self.enter(key.len());
+        Ok(())
+    }
+
+    /// The marker of the root comes once, before all other keys.
+    fn mark_root(&mut self) -> Result<(), WriteError> {
+        let (key, last) = (Vec::new(), self.last_key.clone());
+        match std::mem::replace(&mut self.is_root_marked, true) {
+            _ if self.is_broken => Err(WriteError::Broken),
+            _ if !last.is_empty() => Err(WriteError::Order { key, last }),
+            true => Err(WriteError::Twice { key }),
+            false => Ok(()),
+        }
     }
 
     /// The outcome, which is remembered if the index cannot become whole any more.
@@ -157,8 +197,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
 
     /// Leaves the folders that `key` is not in, enters those that it is in, and says where its name begins.
     fn turn_to(&mut self, key: &[u8], path: &[u8]) -> Result<usize, WriteError> {
-        let written = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-        let unnamable = |why| WriteError::Unnamable { key: written(key), why };
+        let unnamable = |why| WriteError::Unnamable { key: key.to_vec(), why };
         if self.is_broken {
             return Err(WriteError::Broken);
         }
@@ -167,12 +206,15 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         }
         if key <= &*self.last_key {
             return Err(match key == self.last_key {
-                true => WriteError::Twice { key: written(key) },
-                false => WriteError::Order { key: written(key), last: written(&self.last_key) },
+                true => WriteError::Twice { key: key.to_vec() },
+                false => WriteError::Order { key: key.to_vec(), last: self.last_key.clone() },
             });
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
+        if path.len() > PATH_BYTES_MAX {
+            return Err(WriteError::KeyTooLong { key: key.to_vec(), most: PATH_BYTES_MAX });
+        }
         while !key.starts_with(&self.prefix) {
             self.leave()?;
         }
@@ -213,6 +255,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     }
 
     /// Ends the index, and returns its file. Until then its header is missing, and no reader takes it.
+    ///
+    /// Nothing is synced: the caller has to call `sync_all` on the file before it renames it to its final
+    /// name. A crash may otherwise leave that name with parts of an index.
     pub fn finish(mut self) -> Result<(W, Summary), WriteError> {
         if self.is_broken {
             return Err(WriteError::Broken);
@@ -234,6 +279,10 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             string_bytes: self.spool.bytes(Stream::Strings),
             ..self.header
         };
+        if !header.is_within_limits() {
+            let bytes = header.sections().end * BLOCK;
+            return Err(WriteError::IndexTooLarge { bytes, most: u64::from(DATA_BLOCK) * BLOCK });
+        }
         for fence in self.record_fences.iter().chain(&self.folder_fences) {
             self.spool.append(Stream::Fences, &fence.to_le_bytes())?;
         }
@@ -286,7 +335,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         let bytes = etag.unwrap_or_default().as_bytes();
         let at = self.spool.bytes(Stream::Strings);
         self.spool.append(Stream::Strings, bytes)?;
-        // Headers that long reach nobody.
+        // At most 1,024.
         Ok(PackedEtag::string(at, bytes.len() as u32))
     }
 }

@@ -73,12 +73,15 @@ fn truncated_ones_say_so() {
 }
 
 #[test]
-fn newer_ones_say_so() {
-    let mut bytes = small();
-    bytes[8] = 2;
-    rechecked(&mut bytes);
-    let error = walk(&bytes).unwrap_err();
-    assert!(matches!(error, IndexError::Newer { version: 2, supported: 1 }), "{error}");
+fn other_versions_say_so() {
+    for (version, advice) in [(2, ": use a newer program, or build it again"), (0, " 1: build it again")] {
+        let mut bytes = small();
+        bytes[8] = version;
+        rechecked(&mut bytes);
+        let error = walk(&bytes).unwrap_err();
+        assert!(matches!(error, IndexError::Version { supported: 1, .. }), "{error}");
+        assert!(error.to_string().ends_with(advice), "{error}");
+    }
 }
 
 /// Gives all blocks the checksums of what they hold: what somebody can do who means harm.

@@ -79,7 +79,7 @@ pub fn folder_times(tree: &Tree) -> BTreeMap<Vec<u8>, i64> {
         shown.iter().filter(|row| row.1.is_none()).map(|row| row.0.clone()).collect();
     folders.sort_by_key(|path| std::cmp::Reverse(path.iter().filter(|&&byte| byte == b'/').count()));
     for path in folders {
-        let mark = tree.get(&[&path[..], b"/"].concat()).map(|mark| mark.modified_s);
+        let mark = tree.get(&[&path[..], b"/"].concat()).map(|mark| mark.modified_s).filter(|&at| at > 0);
         let time = mark.or(below.get(&path).copied()).unwrap_or(0);
         note(&path, time, &mut below);
         times.insert(path, time);

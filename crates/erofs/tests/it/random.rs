@@ -89,3 +89,16 @@ fn many_folders() {
     let named = |number: usize| (format!("many/{number:06}/{}", number % 7).into_bytes(), file(9));
     check(&(0..70_000).map(named).collect(), Options::default());
 }
+
+#[test]
+fn other_trees_and_options_have_other_uuids() {
+    let uuid = |size: u64, options: Options| {
+        let bytes = build(&Tree::from([(b"a".to_vec(), file(size)), (b"b".to_vec(), file(9))]), options).0;
+        bytes[1024 + 48..][..16].to_vec()
+    };
+    let plain = uuid(8, Options::default());
+    assert_eq!(uuid(8, Options::default()), plain);
+    assert_ne!(uuid(7, Options::default()), plain, "a size");
+    assert_ne!(uuid(8, Options { uid: 1, ..Options::default() }), plain, "the uid");
+    assert_ne!(uuid(8, Options { file_mode: 0o400, ..Options::default() }), plain, "the mode");
+}

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 
-use flatout_erofs::{Index, Options, Unnamable, WriteError, Writer};
+use flatout_erofs::{DATA_BLOCK, Index, Options, ROOT, Unnamable, WriteError, Writer};
 
 type InMemory = Writer<Cursor<Vec<u8>>, Cursor<Vec<u8>>>;
 
@@ -15,7 +15,7 @@ fn keys_that_cannot_be_added_leave_the_others() {
     let mut writer = writer();
     let refused = |result: Result<(), WriteError>| match result.unwrap_err() {
         WriteError::Unnamable { why, .. } => Some(why),
-        WriteError::Twice { .. } | WriteError::Order { .. } => None,
+        WriteError::Twice { .. } => None,
         other => panic!("{other}"),
     };
     let long = [&b"b/c/"[..], &[b'x'; 256]].concat();
@@ -27,15 +27,12 @@ fn keys_that_cannot_be_added_leave_the_others() {
         (b"b/c/e\0", Some(Unnamable::Nul)),
         (&long, Some(Unnamable::TooLong)),
         (&long, None),
-        (b"b/c", None),
         (b"c//", Some(Unnamable::Empty)),
     ];
     writer.add(b"#", 1, 1, None).unwrap();
     for (key, why) in table {
         assert_eq!(refused(writer.add(key, 1, 1, None)), why, "{key:?}");
     }
-    assert_eq!(refused(writer.add_folder(b"d", 1)), Some(Unnamable::Empty));
-    assert_eq!(refused(writer.add_folder(b"b/", 1)), None);
     writer.add_folder(b"d/e/", 1).unwrap();
     assert_eq!(refused(writer.add_folder(b"d/e/", 1)), None);
     writer.add(b"d/e/f", 2, 1, None).unwrap();
@@ -43,6 +40,72 @@ fn keys_that_cannot_be_added_leave_the_others() {
     // The root, b, b/c, c, d and d/e.
     assert_eq!((summary.files, summary.folders, summary.file_bytes), (2, 6, 3));
     Index::open(&file.into_inner()[..]).unwrap().verify().unwrap();
+}
+
+#[test]
+fn keys_out_of_order_leave_no_index() {
+    let rows: [fn(&mut InMemory) -> Result<(), WriteError>; 4] = [
+        |writer| writer.add(b"b/c", 1, 1, None),
+        |writer| writer.add(b"a", 1, 1, None),
+        |writer| writer.add_folder(b"b/", 1),
+        |writer| writer.add_folder(b"", 1),
+    ];
+    for (row, add) in rows.into_iter().enumerate() {
+        let mut writer = writer();
+        writer.add(b"b/c/d", 1, 1, None).unwrap();
+        let error = add(&mut writer).unwrap_err();
+        assert!(matches!(error, WriteError::Order { .. }) && !error.is_of_key(), "row {row}: {error}");
+        for outcome in [writer.add(b"c", 1, 1, None), writer.add_folder(b"d", 1), writer.add_folder(b"", 1)] {
+            assert!(matches!(outcome, Err(WriteError::Broken)), "row {row}: {outcome:?}");
+        }
+        assert!(matches!(writer.finish(), Err(WriteError::Broken)), "row {row}");
+    }
+}
+
+#[test]
+fn markers_of_folders() {
+    let root_time = |marked_s: Option<i64>| {
+        let mut writer = writer();
+        if let Some(marked_s) = marked_s {
+            writer.add_folder(b"", marked_s).unwrap();
+            let twice = writer.add_folder(b"", marked_s).unwrap_err();
+            assert!(matches!(twice, WriteError::Twice { .. }), "{twice}");
+        }
+        let error = writer.add_folder(b"a", 1).unwrap_err();
+        assert_eq!(error.to_string(), "\"a\" does not end in a slash, so it marks no folder");
+        assert!(error.is_of_key());
+        writer.add(b"a/b", 1, 77, None).unwrap();
+        writer.add_folder(b"c/", 0).unwrap();
+        writer.add(b"c/d", 1, 66, None).unwrap();
+        let bytes = writer.finish().unwrap().0.into_inner();
+        let index = Index::open(&bytes[..]).unwrap();
+        let root = index.inode(ROOT).unwrap();
+        let c = index.lookup(&root, b"c").unwrap().unwrap();
+        assert_eq!(index.inode(c.nid).unwrap().modified_s, 66);
+        root.modified_s
+    };
+    let table = [(None, 77), (Some(5), 5), (Some(99), 99), (Some(0), 77), (Some(-3), 77)];
+    for (marked_s, expected) in table {
+        assert_eq!(root_time(marked_s), expected, "{marked_s:?}");
+    }
+}
+
+#[test]
+fn long_keys_and_etags_are_errors_of_their_keys() {
+    let mut writer = writer();
+    let key = |bytes: usize| b"a/".iter().copied().cycle().take(bytes).collect::<Vec<u8>>();
+    let etag = "x".repeat(1024);
+    writer.add(&key(4095), 1, 1, Some(&etag)).unwrap();
+    writer.add_folder(&[&key(4095)[..], b"b/"].concat(), 1).unwrap();
+    let error = writer.add(&[&key(4095)[..], b"bb"].concat(), 1, 1, None).unwrap_err();
+    assert!(matches!(error, WriteError::KeyTooLong { most: 4096, .. }) && error.is_of_key(), "{error}");
+    let error = writer.add(b"b/c", 1, 1, Some(&"x".repeat(1025))).unwrap_err();
+    assert_eq!(error.to_string(), "the ETag of \"b/c\" has 1025 bytes, 1024 at most fit an index");
+    assert!(error.is_of_key());
+    let bytes = writer.finish().unwrap().0.into_inner();
+    let index = Index::open(&bytes[..]).unwrap();
+    let object = index.object_at(DATA_BLOCK).unwrap().unwrap();
+    assert_eq!((object.path, object.etag), (key(4095), Some(etag)));
 }
 
 /// A disk with room for so many bytes.
