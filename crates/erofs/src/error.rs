@@ -54,7 +54,10 @@ pub enum WriteError {
 pub enum IndexError {
     #[error("not an index, or one whose build did not end: build it again")]
     NotAnIndex,
-    #[error("the index has format {version}, this program reads {supported}: {}", advice(*.version, *.supported))]
+    #[error(
+        "the index has format {version}, this program reads {supported}: {}",
+        advice(*.version, *.supported)
+    )]
     Version { version: u32, supported: u32 },
     #[error("the index is truncated: {actual} bytes of {expected}: build it again")]
     Truncated { expected: u64, actual: u64 },

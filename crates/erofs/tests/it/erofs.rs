@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// An index as EROFS sees it where it is served: as long as its data are, which are zeros, but for the start
-/// block of each file that has room for it.
+/// An index as EROFS sees it where it is served: as long as its data are, which are zeros, but for a hash of
+/// its path at the start and end of each file that has room for both.
 fn image(folder: &TempDir, tree: &Tree, options: Options) -> PathBuf {
     let bytes = build(tree, options).0;
     let path = folder.path().join("image");
@@ -36,20 +37,30 @@ fn image(folder: &TempDir, tree: &Tree, options: Options) -> PathBuf {
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     let index = Index::open(&bytes[..]).unwrap();
     file.set_len(index.image_bytes()).unwrap();
-    let mut open = vec![ROOT];
-    while let Some(nid) = open.pop() {
+    let mut open = vec![(PathBuf::new(), ROOT)];
+    while let Some((folder, nid)) = open.pop() {
         for entry in index.entries(&index.inode(nid).unwrap()) {
-            let inode = index.inode(entry.unwrap().nid).unwrap();
+            let entry = entry.unwrap();
+            let inode = index.inode(entry.nid).unwrap();
+            let path = folder.join(OsStr::from_bytes(&entry.name));
             if inode.kind == Kind::Folder {
-                open.push(inode.nid);
-            } else if inode.size >= 4 {
+                open.push((path, inode.nid));
+            } else if inode.size >= 16 {
                 let at = u64::from(inode.start_block) * 4096;
-                file.write_all_at(&inode.start_block.to_le_bytes(), at).unwrap();
-                file.write_all_at(&inode.start_block.to_be_bytes(), at + inode.size - 4).unwrap();
+                let hash = hash(&path);
+                file.write_all_at(&hash, at).unwrap();
+                file.write_all_at(&hash, at + inode.size - 8).unwrap();
             }
         }
     }
     path
+}
+
+/// A hash of a path below the root of the mount.
+fn hash(path: &Path) -> [u8; 8] {
+    let mut hasher = DefaultHasher::new();
+    path.as_os_str().as_bytes().hash(&mut hasher);
+    hasher.finish().to_le_bytes()
 }
 
 fn check_fsck(tree: &Tree, options: Options) {
@@ -60,16 +71,20 @@ fn check_fsck(tree: &Tree, options: Options) {
     assert!(said(&output).contains("No errors found"), "{}", said(&output));
 }
 
-/// Trees whose folders have all shapes.
+/// Trees whose folders have all shapes. Files of a folder have different sizes.
 fn shapes() -> Tree {
     let mut tree = Tree::new();
     for count in (0..300).step_by(7) {
-        tree.extend((0..count).map(|name| (format!("{count}/{name:020}").into_bytes(), file(count))));
+        tree.extend(
+            (0..count).map(|name| (format!("{count}/{name:020}").into_bytes(), file(count + name * 61))),
+        );
     }
-    tree.extend(
-        (0..3000).map(|name| (format!("{name:04}-f/{}", "x".repeat(name % 200 + 1)).into_bytes(), file(3))),
-    );
-    tree.extend((0..100_000).map(|name| (format!("flat/{name}").into_bytes(), file(name % 3))));
+    tree.extend((0..3000).map(|name| {
+        (format!("{name:04}-f/{}", "x".repeat(name % 200 + 1)).into_bytes(), file(name as u64 + 3))
+    }));
+    // Some with data, which take room in the image.
+    let size = |name: u64| if name.is_multiple_of(50) { name } else { name % 15 };
+    tree.extend((0..100_000).map(|name| (format!("flat/{name}").into_bytes(), file(size(name)))));
     tree.insert(b"zz/empty/".to_vec(), file(0));
     tree
 }
@@ -149,17 +164,20 @@ fn dump_shows_superblock_and_inodes() {
 struct Mounted(TempDir);
 
 impl Mounted {
-    /// `None` without the rights of root, which mounts need.
-    fn new(image: &Path) -> Option<Mounted> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("not root: the kernel is not asked");
-            return None;
-        }
+    fn new(image: &Path) -> Mounted {
+        assert!(rustix::process::geteuid().is_root(), "run as root: the kernel mounts EROFS for nobody else");
+        // As of `uname -r`.
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let release = release.trim();
+        assert!(
+            is_since_6_15(release),
+            "run on Linux 6.15 or later: Linux {release} shows 1970 as the time of compact inodes"
+        );
         let at = tempfile::tempdir().unwrap();
         let options = ["-t", "erofs", "-o", "ro,loop"].map(OsStr::new);
         let output = run("mount", &[&options[..], &[image.as_os_str(), at.path().as_os_str()]].concat());
         assert!(output.status.success(), "{}", said(&output));
-        Some(Mounted(at))
+        Mounted(at)
     }
 }
 
@@ -175,6 +193,22 @@ impl Drop for Mounted {
         }
         let output = run("umount", &[OsStr::new("--lazy"), at]);
         assert!(output.status.success() || thread::panicking(), "{}", said(&output));
+    }
+}
+
+fn is_since_6_15(release: &str) -> bool {
+    let mut numbers =
+        release.split(|byte: char| !byte.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let (major, minor): (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (major, minor) >= (6, 15)
+}
+
+#[test]
+fn releases_of_linux() {
+    let table = [("6.18.44-x1", true), ("6.15.0", true), ("6.15", true), ("7.0-rc1", true), ("10.2", true)];
+    let before = [("6.14.9", false), ("6.1.0-37-amd64", false), ("5.19.0", false), ("", false)];
+    for (release, expected) in table.into_iter().chain(before) {
+        assert_eq!(is_since_6_15(release), expected, "{release}");
     }
 }
 
@@ -197,7 +231,7 @@ fn walk(root: &Path) -> BTreeMap<Vec<u8>, Row> {
                 folders += 1;
                 open.push(path.clone());
             } else {
-                check_data(&root.join(&path), status.len());
+                check_data(root, &path, status.len());
             }
             let row = (size, status.mtime(), status.mode() & 0o7777, status.uid(), status.gid());
             found.insert(path.as_os_str().as_bytes().to_vec(), row);
@@ -207,21 +241,20 @@ fn walk(root: &Path) -> BTreeMap<Vec<u8>, Row> {
     found
 }
 
-/// The start of the data names its address, and so does the end: [`image`] wrote both.
-fn check_data(path: &Path, size: u64) {
-    let file = fs::File::open(path).unwrap();
-    let (mut start, mut end) = ([0; 4], [0; 4]);
-    if size >= 8 {
+/// The data begin and end with the hash of the path: [`image`] wrote both.
+fn check_data(root: &Path, path: &Path, size: u64) {
+    let file = fs::File::open(root.join(path)).unwrap();
+    let (mut start, mut end) = ([0; 8], [0; 8]);
+    if size >= 16 {
         file.read_exact_at(&mut start, 0).unwrap();
-        file.read_exact_at(&mut end, size - 4).unwrap();
-        assert!(u32::from_le_bytes(start) >= flatout_erofs::DATA_BLOCK, "{path:?}");
-        assert_eq!(u32::from_le_bytes(start), u32::from_be_bytes(end), "{path:?}");
+        file.read_exact_at(&mut end, size - 8).unwrap();
+        assert_eq!((start, end), (hash(path), hash(path)), "{path:?}");
     }
 }
 
 fn check_kernel(tree: &Tree, options: Options) {
     let folder = tempfile::tempdir().unwrap();
-    let Some(mounted) = Mounted::new(&image(&folder, tree, options)) else { return };
+    let mounted = Mounted::new(&image(&folder, tree, options));
     let times = folder_times(tree);
     let Options { uid, gid, file_mode, folder_mode } = options;
     let row = |(path, file): (&Vec<u8>, &Option<crate::model::File>)| {

@@ -209,7 +209,8 @@ pub fn trees(keys_most: usize) -> impl Strategy<Value = Tree> {
             for number in 0..count {
                 // Some of them folders, and most of their names as long as the others.
                 let inside = if number % 97 == 0 { "/x" } else { "" };
-                tree.insert(format!("wide/{prefix}{number:04}{inside}").into_bytes(), file.clone());
+                let file = File { size: file.size + number as u64 * 333, ..file.clone() };
+                tree.insert(format!("wide/{prefix}{number:04}{inside}").into_bytes(), file);
             }
         }
         if deep > 0 {

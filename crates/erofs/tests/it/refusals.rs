@@ -1,8 +1,10 @@
 //! What the writer refuses.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::rc::Rc;
 
-use flatout_erofs::{DATA_BLOCK, Index, Options, ROOT, Unnamable, WriteError, Writer};
+use flatout_erofs::{DATA_BLOCK, Index, IndexError, Options, ROOT, Unnamable, WriteError, Writer};
 
 type InMemory = Writer<Cursor<Vec<u8>>, Cursor<Vec<u8>>>;
 
@@ -44,7 +46,8 @@ fn keys_that_cannot_be_added_leave_the_others() {
 
 #[test]
 fn keys_out_of_order_leave_no_index() {
-    let rows: [fn(&mut InMemory) -> Result<(), WriteError>; 4] = [
+    type Add = fn(&mut InMemory) -> Result<(), WriteError>;
+    let rows: [Add; 4] = [
         |writer| writer.add(b"b/c", 1, 1, None),
         |writer| writer.add(b"a", 1, 1, None),
         |writer| writer.add_folder(b"b/", 1),
@@ -108,28 +111,54 @@ fn long_keys_and_etags_are_errors_of_their_keys() {
     assert_eq!((object.path, object.etag), (key(4095), Some(etag)));
 }
 
-/// A disk with room for so many bytes.
-#[derive(Debug)]
-struct Full(Cursor<Vec<u8>>, u64);
+/// A file that others can look at, on a disk that fails.
+#[derive(Clone, Debug)]
+struct Failing {
+    file: Rc<RefCell<Cursor<Vec<u8>>>>,
+    room: u64,
+    /// Reads, writes and seeks that succeed before one fails.
+    operations: Rc<Cell<u32>>,
+}
 
-impl Read for Full {
+impl Failing {
+    fn new(room: u64, operations: u32) -> Failing {
+        let file = Rc::new(RefCell::new(Cursor::new(Vec::new())));
+        Failing { file, room, operations: Rc::new(Cell::new(operations)) }
+    }
+
+    fn operate(&self) -> io::Result<RefMut<'_, Cursor<Vec<u8>>>> {
+        let left = self.operations.get();
+        // One failure: a writer that went on would make an index with a gap.
+        self.operations.set(if left == 0 { u32::MAX } else { left - 1 });
+        if left == 0 { Err(io::Error::other("the disk failed")) } else { Ok(self.file.borrow_mut()) }
+    }
+
+    /// Asserts that no reader takes the bytes for an index.
+    fn check_no_index(&self, case: &str) {
+        let opened = Index::open(&self.file.borrow().get_ref()[..]).map(drop);
+        assert!(matches!(opened, Err(IndexError::NotAnIndex)), "{case}: {opened:?}");
+    }
+}
+
+impl Read for Failing {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.read(bytes)
+        self.operate()?.read(bytes)
     }
 }
 
-impl Seek for Full {
+impl Seek for Failing {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
+        self.operate()?.seek(to)
     }
 }
 
-impl Write for Full {
+impl Write for Failing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.position() + bytes.len() as u64 > self.1 {
+        let mut file = self.operate()?;
+        if file.position() + bytes.len() as u64 > self.room {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.write(bytes)
+        file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -137,18 +166,48 @@ impl Write for Full {
     }
 }
 
+/// Builds an index of this many keys, a thousand to a folder. The caller of `add` goes on after errors.
+fn build_on(file: &Failing, scratch: &Failing, keys: u32) -> Result<(), WriteError> {
+    let mut writer = Writer::new(file.clone(), scratch.clone(), Options::default())?;
+    let mut failed = 0;
+    for number in 0..keys {
+        let key = format!("{}/{number:08}", number / 1000 + 10);
+        let added = writer.add(key.as_bytes(), 1, 1, Some("neither MD5 nor parts"));
+        failed += u32::from(added.is_err_and(|error| !error.is_of_key()));
+    }
+    let finished = writer.finish().map(drop);
+    let is_broken = matches!(finished, Err(WriteError::Broken));
+    assert_eq!(is_broken, failed > 0, "{finished:?}");
+    finished
+}
+
 #[test]
 fn a_full_disk_makes_no_index() {
     for room in [0, 1 << 20, 3 << 20] {
-        let disk = Full(Cursor::new(Vec::new()), room);
-        let mut writer = Writer::new(disk, Cursor::new(Vec::new()), Options::default()).unwrap();
-        let mut failed = 0;
-        for number in 0..60_000 {
-            let added = writer.add(format!("{}/{number:08}", number / 1000 + 10).as_bytes(), 1, 1, None);
-            failed += u32::from(added.is_err_and(|error| !error.is_of_key()));
+        let (disk, scratch) = (Failing::new(room, u32::MAX), Failing::new(u64::MAX, u32::MAX));
+        build_on(&disk, &scratch, 60_000).unwrap_err();
+        disk.check_no_index(&format!("{room} bytes"));
+    }
+}
+
+#[test]
+fn a_disk_that_fails_once_makes_no_index() {
+    // More than one buffer of metadata and of each long stream.
+    let keys = 20_000;
+    for fails_scratch in [false, true] {
+        let mut operations = 0;
+        loop {
+            let healthy = Failing::new(u64::MAX, u32::MAX);
+            let failing = Failing::new(u64::MAX, operations);
+            let (file, scratch) = if fails_scratch { (healthy, failing) } else { (failing, healthy) };
+            if build_on(&file, &scratch, keys).is_ok() {
+                Index::open(&file.file.borrow().get_ref()[..]).unwrap().verify().unwrap();
+                break;
+            }
+            file.check_no_index(&format!("operation {operations}, of the scratch file: {fails_scratch}"));
+            operations += 1;
         }
-        let refused = writer.finish().unwrap_err();
-        assert_eq!(matches!(refused, WriteError::Broken), failed > 0, "{refused}");
+        assert!(operations >= 8, "{operations}");
     }
 }
 
