@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use crate::error::IndexError;
-use crate::etag::Unpacked;
+use crate::etag::{ETAG_BYTES_MAX, Unpacked};
 use crate::fields::{crc32c, u32_at};
 use crate::header::{FOLDERS_A_BLOCK, Header, Sections};
 use crate::inode::{Inode, Kind, SLOT};
+use crate::names::PATH_BYTES_MAX;
 use crate::page::{Page, partition, partition_near};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
@@ -28,14 +29,16 @@ pub struct Index<R> {
 
 /// A name in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     pub name: Vec<u8>,
     pub nid: u64,
     pub kind: Kind,
 }
 
-/// An object, and where its data lie.
+/// An object, and where its data lie. An empty object has start block 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Object {
     /// The key, from the prefix of the index on.
     pub path: Vec<u8>,
@@ -47,8 +50,9 @@ pub struct Object {
     pub start_block: u32,
 }
 
-/// What an index counts.
+/// Counts of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Totals {
     pub files: u64,
     /// The root included.
@@ -95,7 +99,7 @@ impl<R: ReadAt> Index<R> {
         Ok(())
     }
 
-    /// What is in it.
+    /// Counts of files and folders, and the bytes of all files.
     pub fn totals(&self) -> Totals {
         let Header { files, folders, file_bytes, .. } = self.header;
         Totals { files: files.into(), folders: folders.into(), file_bytes }
@@ -121,7 +125,7 @@ impl<R: ReadAt> Index<R> {
         let at = self.inode_at(nid)?;
         let block = self.block(at / BLOCK)?;
         let inode = Inode::parse(nid, &block[(at % BLOCK) as usize..]);
-        inode.ok_or(IndexError::Malformed { what: "an inode is none" })
+        inode.ok_or(IndexError::Malformed { what: "an inode has an unknown type or layout" })
     }
 
     fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
@@ -147,6 +151,10 @@ impl<R: ReadAt> Index<R> {
     }
 
     /// The entries of a folder in the order of their names, without the dots.
+    ///
+    /// A crafted index can contain cycles of folders. A walk ends for sure if it enters only folders whose
+    /// inode has a smaller number than that of their parent, unless that is [`ROOT`]; the writer makes no
+    /// others.
     pub fn entries(&self, folder: &Inode) -> Entries<'_, R> {
         Entries { index: self, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
     }
@@ -174,7 +182,8 @@ impl<R: ReadAt> Index<R> {
         if inode.kind == Kind::Folder {
             return Ok(None);
         }
-        if inode.start_block != record.start_block {
+        // Empty files have no address.
+        if inode.size > 0 && inode.start_block != record.start_block {
             return malformed("a file and its record have different addresses");
         }
         let etag = self.etag_of(&record)?;
@@ -193,6 +202,9 @@ impl<R: ReadAt> Index<R> {
             Unpacked::Whole(etag) => return Ok(Some(etag)),
             Unpacked::String { at, bytes } => (at, u64::from(bytes)),
         };
+        if bytes > ETAG_BYTES_MAX as u64 {
+            return malformed("an ETag is longer than the format allows");
+        }
         if at.checked_add(bytes).is_none_or(|end| end > self.header.string_bytes) {
             return malformed("an ETag leads out of the strings");
         }
@@ -204,17 +216,22 @@ impl<R: ReadAt> Index<R> {
         let start = (at - first * BLOCK) as usize;
         let etag = read.get(start..start + bytes as usize).unwrap_or_default();
         String::from_utf8(etag.to_vec())
-            .map_or_else(|_| malformed("an ETag is no text"), |etag| Ok(Some(etag)))
+            .map_or_else(|_| malformed("an ETag is not UTF-8"), |etag| Ok(Some(etag)))
     }
 
     /// The path and nid of a file or folder by its number.
     fn path(&self, number: u32) -> Result<(Vec<u8>, u64), IndexError> {
         let (mut names, mut number, mut own) = (Vec::new(), number, None);
+        let mut path_bytes = 0;
         while number != 0 {
             let (nid, numbers) = self.folder_of(number)?;
             let folder = self.inode(nid)?;
             let entry = self.child(&folder, number, numbers)?;
             own = own.or(Some(entry.nid));
+            path_bytes += entry.name.len() + usize::from(!names.is_empty());
+            if path_bytes > PATH_BYTES_MAX {
+                return malformed("a path is longer than the format allows");
+            }
             names.push(entry.name);
             // A folder is written when its children are, so the way to the root leads to greater numbers.
             if folder.nid != ROOT && folder.number <= number {
@@ -290,7 +307,7 @@ impl<R: ReadAt> Index<R> {
     fn page(&self, folder: &Inode, page: u64) -> Result<Page, IndexError> {
         let bytes = folder.size.saturating_sub(page * BLOCK).min(BLOCK) as usize;
         if folder.kind != Kind::Folder || bytes == 0 {
-            return malformed("a page of dirents is where none is");
+            return malformed("a page of dirents lies outside its folder");
         }
         if folder.is_inline && page + 1 == blocks(folder.size) {
             let at = self.inode_at(folder.nid)?;

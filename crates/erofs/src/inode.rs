@@ -8,10 +8,11 @@ pub const COMPACT_BYTES: usize = 32;
 pub const EXTENDED_BYTES: usize = 64;
 /// Where the number lies, in both forms: the field that EROFS keeps for 32-bit stat(2) and does not read.
 pub const NUMBER_AT: u64 = 20;
+/// Where the number of slots of extended attributes lies. They would follow the inode.
+const XATTRS_AT: usize = 2;
 
 const IS_EXTENDED: u16 = 1;
 const LAYOUT_BIT: u16 = 1;
-const LAYOUT_MASK: u16 = 7;
 const PLAIN: u16 = 0;
 const INLINE: u16 = 2;
 
@@ -27,6 +28,7 @@ pub enum Kind {
 
 /// An inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inode {
     pub nid: u64,
     pub kind: Kind,
@@ -40,7 +42,7 @@ pub struct Inode {
     pub gid: u32,
     /// Of a folder: 2, and one for each folder in it.
     pub links: u32,
-    /// The first block: of the data, or of a folder's whole blocks of dirents.
+    /// The first block: of the data, or of a folder's whole blocks of dirents. 0 if there is none.
     pub start_block: u32,
     /// Its place among the records.
     pub number: u32,
@@ -110,11 +112,15 @@ impl Inode {
             FILE_TYPE => Kind::File,
             _ => return None,
         };
-        let is_inline = match format >> LAYOUT_BIT & LAYOUT_MASK {
+        let is_inline = match format >> LAYOUT_BIT {
             PLAIN => false,
-            INLINE => kind == Kind::Folder,
+            INLINE if kind == Kind::Folder => true,
+            // Other layouts, and bits of later formats above them.
             _ => return None,
         };
+        if u16_at(bytes, XATTRS_AT) != 0 {
+            return None;
+        }
         let compact = Inode {
             nid,
             kind,
@@ -150,4 +156,48 @@ impl Inode {
 /// Whether size and time fit a compact inode.
 pub fn is_small(size: u64, modified_s: i64) -> bool {
     u32::try_from(size).is_ok() && u32::try_from(modified_s).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_that_are_not_ours() {
+        let parsed = |kind: Kind, at: usize, byte: u8| {
+            let inode = Inode {
+                nid: 40,
+                kind,
+                size: 9,
+                modified_s: 7,
+                permissions: 0o444,
+                uid: 1,
+                gid: 2,
+                links: 2,
+                start_block: 3,
+                number: 4,
+                is_inline: false,
+            };
+            let mut bytes = Vec::new();
+            inode.write(&mut bytes);
+            bytes[at] |= byte;
+            Inode::parse(40, &bytes)
+        };
+        let table = [
+            (Kind::File, 0, 0, true),
+            (Kind::Folder, 0, 0, true),
+            (Kind::Folder, 0, (INLINE << LAYOUT_BIT) as u8, true),
+            (Kind::File, 0, (INLINE << LAYOUT_BIT) as u8, false),
+            (Kind::Folder, 0, 1 << LAYOUT_BIT, false),
+            (Kind::Folder, 0, 1 << 4, false),
+            (Kind::File, 1, 1 << 7, false),
+            (Kind::File, 2, 1, false),
+            (Kind::Folder, 3, 1, false),
+            (Kind::File, 5, 0o010, true),
+            (Kind::File, 5, 0o020, false),
+        ];
+        for (kind, at, byte, is_ours) in table {
+            assert_eq!(parsed(kind, at, byte).is_some(), is_ours, "{kind:?}, {byte} at {at}");
+        }
+    }
 }

@@ -74,14 +74,20 @@ impl OpenFolder {
         let rows = self.ends.len();
         let is_sorted = (1..rows).all(|row| self.name(row - 1) < self.name(row));
         if is_sorted {
-            return Children { folder: self, order: None };
+            return Children { folder: self, order: None, shadowed: Vec::new() };
         }
         // Keys come in the order of keys, in which the folder `a` is `a/`, behind `a-b`.
         let mut order: Vec<u32> = (0..rows as u32).collect();
         let sort_key = |&row: &u32| (self.name(row as usize), self.is_file(row as usize));
         order.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-        order.dedup_by(|second, first| self.name(*second as usize) == self.name(*first as usize));
-        Children { folder: self, order: Some(order) }
+        let mut shadowed = Vec::new();
+        // A folder comes before the file of its name.
+        order.dedup_by(|second, first| {
+            let is_shadowed = self.name(*second as usize) == self.name(*first as usize);
+            shadowed.extend(is_shadowed.then_some(*second));
+            is_shadowed
+        });
+        Children { folder: self, order: Some(order), shadowed }
     }
 
     fn is_file(&self, row: usize) -> bool {
@@ -95,6 +101,8 @@ pub struct Children<'a> {
     folder: &'a OpenFolder,
     /// Their rows; `None` if they are in order.
     order: Option<Vec<u32>>,
+    /// The rows of files that were left out.
+    shadowed: Vec<u32>,
 }
 
 impl Children<'_> {
@@ -102,9 +110,9 @@ impl Children<'_> {
         self.order.as_ref().map_or(self.folder.ends.len(), Vec::len)
     }
 
-    /// How many files were left out.
-    pub fn shadowed(&self) -> u64 {
-        (self.folder.ends.len() - self.len()) as u64
+    /// The names of files that were left out.
+    pub fn shadowed(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.shadowed.iter().map(|&row| self.folder.name(row as usize))
     }
 
     pub fn name(&self, place: usize) -> &[u8] {
@@ -119,7 +127,7 @@ impl Children<'_> {
         self.order.as_ref().map_or(place, |order| order[place] as usize)
     }
 
-    /// How many names come before this one.
+    /// The number of names before this one.
     pub fn before(&self, name: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -6,6 +6,7 @@ use crate::dirents::{DIRENT_BYTES, kind_of};
 use crate::error::IndexError;
 use crate::fields::{u16_at, u64_at};
 use crate::inode::Kind;
+use crate::names::{self, Unnamable};
 
 /// Bytes of a block that are one page.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct Page {
     block: Vec<u8>,
     range: Range<usize>,
     dirents: usize,
+    /// Where the names begin: behind the dirents.
+    names_at: usize,
 }
 
 /// One entry.
@@ -23,7 +26,8 @@ pub struct Dirent<'a> {
     pub kind: Kind,
 }
 
-const MALFORMED: IndexError = IndexError::Malformed { what: "a page of dirents is not one" };
+const MALFORMED: IndexError =
+    IndexError::Malformed { what: "a page of dirents has impossible offsets, types or names" };
 
 impl Page {
     pub fn new(block: Vec<u8>, range: Range<usize>) -> Result<Page, IndexError> {
@@ -32,7 +36,7 @@ impl Page {
         if names_at < DIRENT_BYTES || names_at % DIRENT_BYTES != 0 || names_at > bytes.len() {
             return Err(MALFORMED);
         }
-        Ok(Page { block, range, dirents: names_at / DIRENT_BYTES })
+        Ok(Page { block, range, dirents: names_at / DIRENT_BYTES, names_at })
     }
 
     /// At least one.
@@ -50,11 +54,14 @@ impl Page {
         if is_last && let Some(padding) = name.iter().position(|&byte| byte == 0) {
             name = &name[..padding];
         }
+        if start < self.names_at || !is_name(name) {
+            return Err(MALFORMED);
+        }
         let kind = bytes.get(at + 10).and_then(|&byte| kind_of(byte)).ok_or(MALFORMED)?;
         Ok(Dirent { name, nid: u64_at(bytes, at), kind })
     }
 
-    /// How many entries, from the first on, satisfy `is_before`, which must be true of a first part only.
+    /// The number of entries, from the first on, that satisfy `is_before`, which must be true of a first part only.
     pub fn partition(
         &self,
         mut is_before: impl FnMut(Dirent<'_>) -> Result<bool, IndexError>,
@@ -64,6 +71,11 @@ impl Page {
     }
 }
 
+/// Whether a folder may have an entry of this name: the two dots are among them.
+fn is_name(name: &[u8]) -> bool {
+    matches!(names::check(name), Ok(()) | Err(Unnamable::Dots)) && !name.contains(&b'/')
+}
+
 impl Dirent<'_> {
     /// Whether it is the folder itself or its parent.
     pub fn is_dots(&self) -> bool {
@@ -71,7 +83,7 @@ impl Dirent<'_> {
     }
 }
 
-/// How many of `count` things satisfy `is_before`, which must be true of a first part only.
+/// The number of things, of `count`, that satisfy `is_before`, which must be true of a first part only.
 pub fn partition(
     count: u64,
     is_before: impl FnMut(u64) -> Result<bool, IndexError>,
@@ -122,6 +134,50 @@ fn partition_between(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::put;
+
+    #[test]
+    fn pages_that_are_none() {
+        let page = |names: [&[u8]; 2], first_at: u16| {
+            let mut bytes = vec![0; 24];
+            let starts = [first_at, 24 + names[0].len() as u16];
+            for (dirent, start) in starts.into_iter().enumerate() {
+                put(&mut bytes, dirent * DIRENT_BYTES + 8, start.to_le_bytes());
+                bytes[dirent * DIRENT_BYTES + 10] = 1;
+            }
+            names.iter().for_each(|name| bytes.extend_from_slice(name));
+            let end = bytes.len();
+            let page = Page::new(bytes, 0..end)?;
+            (0..page.len()).try_for_each(|place| page.dirent(place).map(drop))
+        };
+        let (long, longest) = ([b'x'; 256], [b'x'; 255]);
+        let table: [([&[u8]; 2], u16, bool); 12] = [
+            ([b"a", b"b"], 24, true),
+            ([b".", b".."], 24, true),
+            ([b"a", &longest], 24, true),
+            ([b"a", b"b\0\0"], 24, true),
+            ([b"a", &long], 24, false),
+            ([b"", b"b"], 24, false),
+            ([b"a", b""], 24, false),
+            ([b"a", b"\0"], 24, false),
+            ([b"a\0c", b"b"], 24, false),
+            ([b"a", b"b/c"], 24, false),
+            ([b"a/", b"b"], 24, false),
+            // Names begin behind whole dirents.
+            ([b"a", b"b"], 25, false),
+        ];
+        for (names, first_at, is_one) in table {
+            assert_eq!(page(names, first_at).is_ok(), is_one, "{names:?} from {first_at}");
+        }
+        // The name of the second begins among the dirents.
+        let mut bytes = vec![0; 26];
+        for (dirent, start) in [24_u16, 12].into_iter().enumerate() {
+            put(&mut bytes, dirent * DIRENT_BYTES + 8, start.to_le_bytes());
+            bytes[dirent * DIRENT_BYTES + 10] = 1;
+        }
+        bytes[12] = b'x';
+        assert!(Page::new(bytes, 0..26).unwrap().dirent(1).is_err());
+    }
 
     #[test]
     fn guesses_lead_to_the_same_place() {

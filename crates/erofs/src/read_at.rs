@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Something that holds an index.
 pub trait ReadAt {
@@ -36,7 +37,27 @@ impl ReadAt for [u8] {
     }
 }
 
+impl ReadAt for Vec<u8> {
+    fn length(&self) -> io::Result<u64> {
+        self.as_slice().length()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.as_slice().read_at(bytes, at)
+    }
+}
+
 impl<R: ReadAt + ?Sized> ReadAt for &R {
+    fn length(&self) -> io::Result<u64> {
+        (**self).length()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        (**self).read_at(bytes, at)
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
     fn length(&self) -> io::Result<u64> {
         (**self).length()
     }

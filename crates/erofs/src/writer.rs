@@ -19,6 +19,9 @@ use crate::{BLOCK, DATA_BLOCK, blocks, seal};
 /// The last address is EROFS's word for none.
 const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
 
+/// Paths of shadowed files that wait for the caller.
+const SHADOWED_PATHS_MAX: usize = 1000;
+
 /// Fields that all files and folders have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -36,13 +39,16 @@ impl Default for Options {
 }
 
 /// Counts and lengths of an index that was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     pub files: u64,
     /// The root included.
     pub folders: u64,
     /// Files that are not shown because a folder has their name.
     pub shadowed: u64,
+    /// Their paths since the last [`Writer::take_shadowed`], the first 1,000 at most.
+    pub shadowed_paths: Vec<Vec<u8>>,
     /// Of the files that are shown.
     pub file_bytes: u64,
     pub metadata_bytes: u64,
@@ -77,6 +83,8 @@ pub struct Writer<W, S> {
     record_fences: Vec<u32>,
     folder_fences: Vec<u32>,
     shadowed: u64,
+    /// At most [`SHADOWED_PATHS_MAX`] that the caller has not taken.
+    shadowed_paths: Vec<Vec<u8>>,
     /// An error has left it without something.
     is_broken: bool,
 }
@@ -100,6 +108,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             record_fences: Vec::new(),
             folder_fences: Vec::new(),
             shadowed: 0,
+            shadowed_paths: Vec::new(),
             is_broken: false,
         };
         writer.output.append(&[0; METADATA_AT as usize])?;
@@ -187,6 +196,13 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             true => Err(WriteError::Twice { key }),
             false => Ok(()),
         }
+    }
+
+    /// Takes the paths of files that are not shown because a folder has their name, as far as folders are
+    /// complete: the first 1,000 since the last call. `Summary::shadowed` counts the others, too. A caller
+    /// that wants all of them calls this after each `add`.
+    pub fn take_shadowed(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.shadowed_paths)
     }
 
     /// The outcome, which is remembered if the index cannot become whole any more.
@@ -286,13 +302,14 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         for fence in self.record_fences.iter().chain(&self.folder_fences) {
             self.spool.append(Stream::Fences, &fence.to_le_bytes())?;
         }
-        let shadowed = self.shadowed;
+        let (shadowed, shadowed_paths) = (self.shadowed, self.take_shadowed());
         self.spool.pour(&mut self.output)?;
         let file = seal::seal(self.output.finish()?, header, &root)?;
         let summary = Summary {
             files: header.files.into(),
             folders: header.folders.into(),
             shadowed,
+            shadowed_paths,
             file_bytes: header.file_bytes,
             metadata_bytes: u64::from(header.metadata_blocks) * BLOCK,
             index_bytes: header.sections().end * BLOCK,

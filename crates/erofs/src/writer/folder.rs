@@ -8,7 +8,7 @@
 use std::io::{Read, Seek, Write};
 use std::iter::once;
 
-use super::Writer;
+use super::{SHADOWED_PATHS_MAX, Writer};
 use crate::dirents::{DraftPage, Extent};
 use crate::error::WriteError;
 use crate::etag::PackedEtag;
@@ -52,7 +52,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     /// Writes a folder and its files; returns its inode and where its dirent of the parent is.
     fn write_any(&mut self, folder: &OpenFolder, is_root: bool) -> Result<(Inode, u64), WriteError> {
         let children = folder.sorted();
-        self.shadowed += children.shadowed();
+        self.note_shadowed(&children, folder.prefix_bytes);
         let mut extent = Extent::default();
         listed(&children).for_each(|entry| extent.add(name(&children, &entry)));
         let mut inode = self.folder_inode(folder, &children, extent);
@@ -93,6 +93,15 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         Ok((inode, parent_at))
     }
 
+    fn note_shadowed(&mut self, children: &Children<'_>, prefix_bytes: usize) {
+        let names = children.shadowed();
+        self.shadowed += names.len() as u64;
+        let room = SHADOWED_PATHS_MAX - self.shadowed_paths.len();
+        // Still the prefix of this folder.
+        let prefix = &self.prefix[..prefix_bytes];
+        self.shadowed_paths.extend(names.take(room).map(|name| [prefix, name].concat()));
+    }
+
     fn folder_inode(&self, folder: &OpenFolder, children: &Children<'_>, extent: Extent) -> Inode {
         let is_folder = |&place: &usize| matches!(children.child(place), Child::Folder { .. });
         Inode {
@@ -111,7 +120,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         }
     }
 
-    /// Writes children until the block has room for so many bytes, and says how many children that took.
+    /// Writes children until the block has room for so many bytes, and returns their number.
     fn fill(&mut self, children: &Children<'_>, room: usize) -> Result<usize, WriteError> {
         let mut filled = 0;
         while self.output.end() % BLOCK + room as u64 > BLOCK {
@@ -139,7 +148,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             uid: self.options.uid,
             gid: self.options.gid,
             links: 1,
-            start_block: self.next_block,
+            start_block: if size == 0 { 0 } else { self.next_block },
             number: self.next_number,
             is_inline: false,
         };

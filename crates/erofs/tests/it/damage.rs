@@ -1,6 +1,8 @@
 //! Damaged indexes: an error or the right answer, and never a panic.
 
-use flatout_erofs::{Index, IndexError, Kind, Object, Options, ROOT};
+use std::io;
+
+use flatout_erofs::{DATA_BLOCK, Index, IndexError, Kind, Object, Options, ROOT, ReadAt};
 use proptest::prelude::*;
 
 use crate::model::{File, Tree, build, file, trees};
@@ -98,6 +100,76 @@ fn rechecked(bytes: &mut [u8]) {
     bytes[12..16].fill(0);
     let first = crc(&bytes[..4096]);
     bytes[12..16].copy_from_slice(&first);
+}
+
+/// Asserts that the object at the start of the data is refused.
+fn check_refused(mut bytes: Vec<u8>, why: &str) {
+    rechecked(&mut bytes);
+    let error = Index::open(bytes).and_then(|index| index.object_at(DATA_BLOCK)).unwrap_err();
+    assert_eq!(error.to_string(), format!("the index is malformed: {why}: build it again"));
+}
+
+#[test]
+fn longer_paths_and_etags_than_the_writer_makes_are_refused() {
+    let folders = [&b"folder/".repeat(584)[..], b"1234/"].concat();
+    let tree = [b"aaa", b"bbb"].map(|name| ([&folders[..], name].concat(), file(1)));
+    let whole = build(&Tree::from(tree), Options::default()).0;
+    let longest = Index::open(&whole[..]).unwrap().object_at(DATA_BLOCK).unwrap().unwrap();
+    assert_eq!(longest.path.len(), 4096);
+
+    // The first name takes a byte of the second.
+    let mut bytes = whole.clone();
+    let names = bytes.windows(9).position(|names| names == b"...aaabbb").unwrap();
+    bytes[names - 12 + 8] += 1;
+    check_refused(bytes, "a path is longer than the format allows");
+
+    let mut bytes = whole;
+    let records = u32::from_le_bytes(bytes[44..48].try_into().unwrap()) as usize * 4096;
+    let record = records + 21;
+    assert_eq!(bytes[record..record + 5], *[&DATA_BLOCK.to_le_bytes()[..], &[0]].concat());
+    bytes[record + 4] = 3;
+    bytes[record + 13..record + 17].copy_from_slice(&1025_u32.to_le_bytes());
+    check_refused(bytes, "an ETag is longer than the format allows");
+}
+
+#[test]
+fn longer_sections_than_the_format_allows_are_refused() {
+    // Of metadata, records, folders and strings.
+    for (field, bytes_of_field) in [(44, 4), (48, 4), (52, 4), (56, 8)] {
+        for value in [u64::MAX, u64::MAX >> 1, (1 << 36) + (1 << 24) + 1] {
+            let mut bytes = small();
+            bytes[field..field + bytes_of_field].copy_from_slice(&value.to_le_bytes()[..bytes_of_field]);
+            rechecked(&mut bytes);
+            let error = Index::open(&bytes[..]).map(drop).unwrap_err();
+            assert!(matches!(error, IndexError::Malformed { .. }), "{value} at {field}: {error}");
+        }
+    }
+}
+
+/// An index that claims to be as long as files can be.
+#[derive(Debug)]
+struct Endless(Vec<u8>);
+
+impl ReadAt for Endless {
+    fn length(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.0.read_at(bytes, at)
+    }
+}
+
+#[test]
+fn a_length_near_the_end_of_numbers_is_refused() {
+    for string_bytes in [u64::MAX, u64::MAX - 4096, 1 << 63, 9] {
+        let mut bytes = small();
+        bytes[16..24].fill(0xff);
+        bytes[56..64].copy_from_slice(&string_bytes.to_le_bytes());
+        rechecked(&mut bytes);
+        let error = Index::open(Endless(bytes)).map(drop).unwrap_err();
+        assert!(matches!(error, IndexError::Malformed { .. }), "{string_bytes}: {error}");
+    }
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {

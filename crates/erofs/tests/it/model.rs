@@ -131,7 +131,9 @@ fn check_file<R: ReadAt>(index: &Index<R>, path: &[u8], inode: &Inode) -> File {
     assert_eq!((&*object.path, object.nid), (path, inode.nid));
     assert_eq!((object.size, object.modified_s), (inode.size, inode.modified_s));
     let blocks = inode.size.div_ceil(4096) as u32;
-    if blocks > 0 {
+    if blocks == 0 {
+        assert_eq!(inode.start_block, 0);
+    } else {
         for block in [0, blocks / 2, blocks - 1] {
             assert_eq!(index.object_at(inode.start_block + block).unwrap().as_ref(), Some(&object));
         }

@@ -17,9 +17,14 @@ fn check(tree: &Tree, options: Options) {
     assert_eq!(summary.files, files.len() as u64);
     assert_eq!(summary.folders, (expected.len() - files.len() + 1) as u64);
     assert_eq!(summary.shadowed, (objects - files.len()) as u64);
+    let mut shadowed: Vec<_> = tree.keys().filter(|key| expected.get(*key) == Some(&None)).collect();
+    shadowed.truncate(1000);
+    let mut paths: Vec<_> = summary.shadowed_paths.iter().collect();
+    paths.sort();
+    assert_eq!(paths, shadowed);
     assert_eq!(summary.file_bytes, files.iter().map(|file| file.size).sum::<u64>());
     assert_eq!(summary.index_bytes, bytes.len() as u64);
-    let Totals { files, folders, file_bytes } = index.totals();
+    let Totals { files, folders, file_bytes, .. } = index.totals();
     assert_eq!((files, folders, file_bytes), (summary.files, summary.folders, summary.file_bytes));
     assert_eq!(index.metadata_bytes(), summary.metadata_bytes);
     assert!(bytes == build(tree, options).0, "the bytes differ");
