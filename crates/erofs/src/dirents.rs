@@ -7,7 +7,7 @@ pub const DIRENT_BYTES: usize = 12;
 const FILE: u8 = 1;
 const FOLDER: u8 = 2;
 
-/// What the dirents of a folder take: whole pages, and a last one that is rarely full.
+/// The size of a folder's dirents: whole pages, and a last one that is rarely full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extent {
     whole_pages: u64,

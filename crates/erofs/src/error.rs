@@ -13,7 +13,7 @@ pub enum WriteError {
     #[error("{:?} cannot be shown as a file: {why}", lossy(.key))]
     Unnamable { key: Vec<u8>, why: Unnamable },
     /// The writer is as it was: the caller can go on with the next key.
-    #[error("{:?} is there twice", lossy(.key))]
+    #[error("the listing has {:?} twice", lossy(.key))]
     Twice { key: Vec<u8> },
     /// The caller can go on with the next key.
     #[error("{:?} has {} bytes, {most} at most fit an index", lossy(.key), .key.len())]
@@ -25,7 +25,7 @@ pub enum WriteError {
     #[error("{:?} does not end in a slash, so it marks no folder", lossy(.key))]
     NoSlash { key: Vec<u8> },
     /// Keys must come in the order of their bytes. The folder of this one may be written already.
-    #[error("{:?} comes after {:?}: the listing is not in the order of keys", lossy(.key), lossy(.last))]
+    #[error("{:?} comes after {:?}: sort the listing by the bytes of its keys", lossy(.key), lossy(.last))]
     Order { key: Vec<u8>, last: Vec<u8> },
     /// EROFS addresses blocks by 32 bits.
     #[error(
@@ -41,9 +41,9 @@ pub enum WriteError {
     /// Of metadata and map. The reader refuses such an index, too.
     #[error("the index takes {bytes} bytes, at most {most} are allowed: make several indexes, by prefix")]
     IndexTooLarge { bytes: u64, most: u64 },
-    #[error("the names of one folder take more than {most} bytes")]
+    #[error("the names of one folder take more than {most} bytes: spread its keys over more folders")]
     FolderTooLarge { most: u64 },
-    #[error("an earlier error has left the index incomplete")]
+    #[error("an earlier error has left the index incomplete: build it again")]
     Broken,
     #[error("cannot write the index: {0}")]
     Io(#[from] io::Error),

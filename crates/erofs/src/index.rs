@@ -131,7 +131,7 @@ impl<R: ReadAt> Index<R> {
     fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
         match nid.checked_mul(SLOT).filter(|&at| at < self.metadata_bytes()) {
             Some(at) => Ok(at),
-            None => malformed("a nid leads out of the metadata"),
+            None => malformed("the address of an inode lies outside the metadata"),
         }
     }
 
@@ -206,7 +206,7 @@ impl<R: ReadAt> Index<R> {
             return malformed("an ETag is longer than the format allows");
         }
         if at.checked_add(bytes).is_none_or(|end| end > self.header.string_bytes) {
-            return malformed("an ETag leads out of the strings");
+            return malformed("the address of an ETag lies outside the strings");
         }
         let first = at / BLOCK;
         let mut read = Vec::new();
@@ -235,7 +235,7 @@ impl<R: ReadAt> Index<R> {
             names.push(entry.name);
             // A folder is written when its children are, so the way to the root leads to greater numbers.
             if folder.nid != ROOT && folder.number <= number {
-                return malformed("a folder is in itself");
+                return malformed("a folder contains itself");
             }
             number = if folder.nid == ROOT { 0 } else { folder.number };
         }
@@ -246,13 +246,13 @@ impl<R: ReadAt> Index<R> {
     /// The nid of the folder that has the child with this number, and the numbers of all its children.
     fn folder_of(&self, number: u32) -> Result<(u64, Range<u32>), IndexError> {
         let after = self.folder_fences.partition_point(|&first| first <= number) as u64;
-        let Some(row) = after.checked_sub(1) else { return malformed("a number has no folder") };
+        let Some(row) = after.checked_sub(1) else { return malformed("a file belongs to no folder") };
         let block = self.block(self.sections.folders + row)?;
         let first = row as u32 * FOLDERS_A_BLOCK;
         let count = FOLDERS_A_BLOCK.min(self.header.folders_with_children - first) as usize;
         let first_number = |place: usize| u32_at(&block, place * 8);
         let after = partition(count as u64, |place| Ok(first_number(place as usize) <= number))? as usize;
-        let Some(place) = after.checked_sub(1) else { return malformed("a number has no folder") };
+        let Some(place) = after.checked_sub(1) else { return malformed("a file belongs to no folder") };
         let end = match after < count {
             true => first_number(after),
             false => self.folder_fences.get(row as usize + 1).copied().unwrap_or(self.header.records),
@@ -269,7 +269,9 @@ impl<R: ReadAt> Index<R> {
         let after = partition_near(pages, guess, |page| {
             Ok(self.first_number(&self.page(folder, page)?)?.is_some_and(|first| first <= number))
         })?;
-        let Some(page) = after.checked_sub(1) else { return malformed("a folder lacks a child") };
+        let Some(page) = after.checked_sub(1) else {
+            return malformed("a folder does not list one of its files");
+        };
         let page = self.page(folder, page)?;
         let mut left = self.first_number(&page)?.map_or(0, |first| number - first);
         for place in 0..page.len() {
@@ -281,7 +283,7 @@ impl<R: ReadAt> Index<R> {
                 _ => left -= 1,
             }
         }
-        malformed("a folder lacks a child")
+        malformed("a folder does not list one of its files")
     }
 
     /// The number of the first child of a page. Pages without one are the last, and contain nothing but dots.
@@ -297,7 +299,7 @@ impl<R: ReadAt> Index<R> {
 
     fn record(&self, number: u32) -> Result<Record, IndexError> {
         if number >= self.header.records {
-            return malformed("a number has no record");
+            return malformed("the number of an inode lies outside the records");
         }
         let block = self.block(self.sections.records + u64::from(number / RECORDS_A_BLOCK))?;
         Ok(Record::within(&block, number % RECORDS_A_BLOCK))
@@ -318,7 +320,7 @@ impl<R: ReadAt> Index<R> {
         }
         let block = u64::from(folder.start_block) + page;
         if block >= self.header.metadata_blocks.into() {
-            return malformed("a folder leads out of the metadata");
+            return malformed("the address of a folder lies outside the metadata");
         }
         Page::new(self.block(block)?, 0..bytes)
     }
@@ -326,7 +328,7 @@ impl<R: ReadAt> Index<R> {
     /// A block, which has its checksum.
     fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
         let Some(&checksum) = self.checksums.get(block as usize) else {
-            return malformed("a section leads out of the file");
+            return malformed("a block lies outside the index");
         };
         let mut bytes = vec![0; BLOCK as usize];
         self.file.read_at(&mut bytes, block * BLOCK)?;

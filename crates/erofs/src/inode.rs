@@ -42,7 +42,7 @@ pub struct Inode {
     pub gid: u32,
     /// Of a folder: 2, and one for each folder in it.
     pub links: u32,
-    /// The first block: of the data, or of a folder's whole blocks of dirents. 0 if there is none.
+    /// The first block: of the data, or of a folder's whole blocks of dirents. 0 without any.
     pub start_block: u32,
     /// Its place among the records.
     pub number: u32,
@@ -100,7 +100,7 @@ impl Inode {
         }
     }
 
-    /// The inode in bytes that may hold more; `None` if it is none of ours.
+    /// The inode in bytes that may hold more; `None` if the writer makes no such inode.
     pub(crate) fn parse(nid: u64, bytes: &[u8]) -> Option<Inode> {
         let (format, mode) = (u16_at(bytes, 0), u16_at(bytes, 4));
         let is_extended = format & IS_EXTENDED != 0;

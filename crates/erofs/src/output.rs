@@ -14,7 +14,7 @@ const WINDOW_BYTES: u64 = 64 << 10;
 pub struct Output<W> {
     file: W,
     buffer: Vec<u8>,
-    /// What is in the file: everything before the buffer, in whole blocks.
+    /// Bytes in the file: everything before the buffer, in whole blocks.
     written: u64,
     window: Window,
 }

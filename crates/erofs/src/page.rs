@@ -61,7 +61,7 @@ impl Page {
         Ok(Dirent { name, nid: u64_at(bytes, at), kind })
     }
 
-    /// The number of entries, from the first on, that satisfy `is_before`, which must be true of a first part only.
+    /// The number of entries that satisfy `is_before`, which must be true of a first part only.
     pub fn partition(
         &self,
         mut is_before: impl FnMut(Dirent<'_>) -> Result<bool, IndexError>,
@@ -83,7 +83,7 @@ impl Dirent<'_> {
     }
 }
 
-/// The number of things, of `count`, that satisfy `is_before`, which must be true of a first part only.
+/// The number of `count` things that satisfy `is_before`, which must be true of a first part only.
 pub fn partition(
     count: u64,
     is_before: impl FnMut(u64) -> Result<bool, IndexError>,

@@ -1,4 +1,4 @@
-//! Records: what the map knows of a file or folder by its number.
+//! Records: start block and ETag of a file or folder, by its number.
 
 use crate::BLOCK;
 use crate::etag::{PACKED_BYTES, PackedEtag};
@@ -7,7 +7,7 @@ use crate::fields::{field, u32_at};
 pub const RECORD_BYTES: usize = 4 + PACKED_BYTES;
 /// Records of a block; none crosses into the next.
 pub const RECORDS_A_BLOCK: u32 = (BLOCK as usize / RECORD_BYTES) as u32;
-/// What is left of a block behind them.
+/// The rest of a block behind them.
 pub const PADDING: usize = BLOCK as usize - RECORDS_A_BLOCK as usize * RECORD_BYTES;
 
 /// The first block of the data and the ETag. A folder has the start of the file that follows it.

@@ -47,7 +47,7 @@ pub struct Summary {
     pub folders: u64,
     /// Files that are not shown because a folder has their name.
     pub shadowed: u64,
-    /// Their paths since the last [`Writer::take_shadowed`], the first 1,000 at most.
+    /// Their paths since the last [`Writer::take_shadowed`]: the first 1,000.
     pub shadowed_paths: Vec<Vec<u8>>,
     /// Of the files that are shown.
     pub file_bytes: u64,
@@ -161,7 +161,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     /// Adds the folder `key`, which ends in a slash: the object that marks it, at its place in the order of
     /// keys. Folders that contain something need none. The empty key marks the root.
     ///
-    /// A time that is not after 1970 is none, as in the mount (`crates/tree/src/page.rs`).
+    /// A time of 0 or less does not count, as in the mount (`crates/tree/src/page.rs`).
     pub fn add_folder(&mut self, key: &[u8], modified_s: i64) -> Result<(), WriteError> {
         let entered = self.enter_marked(key);
         self.kept(entered)?;
@@ -198,9 +198,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
         }
     }
 
-    /// Takes the paths of files that are not shown because a folder has their name, as far as folders are
-    /// complete: the first 1,000 since the last call. `Summary::shadowed` counts the others, too. A caller
-    /// that wants all of them calls this after each `add`.
+    /// Takes the paths of files that are not shown because a folder has their name. They become known when
+    /// the folder that contains both is complete. The first 1,000 since the last call are kept;
+    /// [`Summary::shadowed`] counts the others, too.
     pub fn take_shadowed(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shadowed_paths)
     }

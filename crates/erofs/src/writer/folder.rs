@@ -27,7 +27,7 @@ enum Listed {
 struct Places {
     /// The first inode of a file.
     files_at: u64,
-    /// How many children are written before the folder's own inode.
+    /// The number of children that are written before the folder's own inode.
     filled: usize,
     pages_at: u64,
     inode_at: u64,
@@ -36,7 +36,7 @@ struct Places {
 }
 
 impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
-    /// What becomes of it is patched when its parent is written.
+    /// Its number and its parent's nid are patched when the parent is written.
     pub(super) fn write_folder(&mut self, folder: &OpenFolder) -> Result<Child, WriteError> {
         let (inode, parent_at) = self.write_any(folder, false)?;
         Ok(Child::Folder { nid: inode.nid as u32, parent_at })

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::model::{File, Tree, build, file, trees};
 
-/// What a full walk says, as far as it comes.
+/// The objects of a full walk, or its first error.
 fn walk(bytes: &[u8]) -> Result<Vec<Object>, IndexError> {
     let index = Index::open(bytes)?;
     let mut found = Vec::new();

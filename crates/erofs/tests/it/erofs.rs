@@ -215,7 +215,7 @@ fn releases_of_linux() {
 /// The size of a file, time, mode, and both owners.
 type Row = (Option<u64>, i64, u32, u32, u32);
 
-/// What a walk of the mount finds by path.
+/// The files and folders of a mount, by path.
 fn walk(root: &Path) -> BTreeMap<Vec<u8>, Row> {
     let mut found = BTreeMap::new();
     let mut open = vec![PathBuf::new()];

@@ -1,4 +1,4 @@
-//! A tree as a map of keys, what an index of it must show, and random ones.
+//! A tree as a map of keys, the files and folders that an index of it must show, and random trees.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -7,7 +7,7 @@ use flatout_erofs::{Index, Inode, Kind, Options, ROOT, ReadAt, Summary, WriteErr
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-/// What an object is.
+/// An object without its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub size: u64,
@@ -18,7 +18,7 @@ pub struct File {
 /// Objects by key. A key that ends in a slash marks a folder.
 pub type Tree = BTreeMap<Vec<u8>, File>;
 
-/// What is shown: `None` for a folder.
+/// Files and folders by path: `None` for a folder.
 pub type Shown = BTreeMap<Vec<u8>, Option<File>>;
 
 pub fn build(tree: &Tree, options: Options) -> (Vec<u8>, Summary) {

@@ -1,4 +1,4 @@
-//! What the writer refuses.
+//! Refusals of the writer, and disks that fail.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
@@ -109,6 +109,25 @@ fn long_keys_and_etags_are_errors_of_their_keys() {
     let index = Index::open(&bytes[..]).unwrap();
     let object = index.object_at(DATA_BLOCK).unwrap().unwrap();
     assert_eq!((object.path, object.etag), (key(4095), Some(etag)));
+}
+
+#[test]
+fn paths_of_shadowed_files_are_bounded() {
+    let mut writer = writer();
+    let mut seen = Vec::new();
+    for number in 0..1500 {
+        let key = format!("p/{number:04}");
+        writer.add(key.as_bytes(), 1, 1, None).unwrap();
+        writer.add(format!("{key}/x").as_bytes(), 1, 1, None).unwrap();
+        seen.append(&mut writer.take_shadowed());
+    }
+    assert_eq!(seen.len(), 0, "the folder is not complete");
+    writer.add(b"q", 1, 1, None).unwrap();
+    let expected: Vec<_> = (0..1000).map(|number| format!("p/{number:04}").into_bytes()).collect();
+    assert_eq!(writer.take_shadowed(), expected);
+    writer.add(b"q/x", 1, 1, None).unwrap();
+    let summary = writer.finish().unwrap().1;
+    assert_eq!((summary.shadowed, summary.shadowed_paths), (1501, vec![b"q".to_vec()]));
 }
 
 /// A file that others can look at, on a disk that fails.
