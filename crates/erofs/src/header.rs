@@ -130,6 +130,9 @@ impl Header {
         if !header.is_within_limits() {
             return Err(IndexError::Malformed { what: "a section is longer than the format allows" });
         }
+        if u64::from(header.files) + u64::from(header.folders) != header.records.into() {
+            return Err(IndexError::Malformed { what: "its records are not as many as files and folders" });
+        }
         // The limits keep this far from overflow.
         if header.sections().end * BLOCK != length || header.metadata_blocks == 0 || header.records == 0 {
             return Err(IndexError::Malformed { what: "its sections do not have the length of the file" });

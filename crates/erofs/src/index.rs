@@ -152,9 +152,8 @@ impl<R: ReadAt> Index<R> {
 
     /// The entries of a folder in the order of their names, without the dots.
     ///
-    /// A crafted index can contain cycles of folders. A walk ends for sure if it enters only folders whose
-    /// inode has a smaller number than that of their parent, unless that is [`ROOT`]; the writer makes no
-    /// others.
+    /// A crafted index can contain cycles of folders, or one folder many times. A walk of all folders should
+    /// stop with an error when it has seen more entries than [`Totals`] counts files and folders.
     pub fn entries(&self, folder: &Inode) -> Entries<'_, R> {
         Entries { index: self, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
     }

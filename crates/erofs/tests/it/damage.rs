@@ -134,8 +134,8 @@ fn longer_paths_and_etags_than_the_writer_makes_are_refused() {
 
 #[test]
 fn longer_sections_than_the_format_allows_are_refused() {
-    // Of metadata, records, folders and strings.
-    for (field, bytes_of_field) in [(44, 4), (48, 4), (52, 4), (56, 8)] {
+    // Counts of files and folders; lengths of metadata, records, folders and strings.
+    for (field, bytes_of_field) in [(24, 4), (28, 4), (44, 4), (48, 4), (52, 4), (56, 8)] {
         for value in [u64::MAX, u64::MAX >> 1, (1 << 36) + (1 << 24) + 1] {
             let mut bytes = small();
             bytes[field..field + bytes_of_field].copy_from_slice(&value.to_le_bytes()[..bytes_of_field]);
