@@ -38,9 +38,13 @@ fn keys_that_cannot_be_added_leave_the_others() {
     writer.add_folder(b"d/e/", 1).unwrap();
     assert_eq!(refused(writer.add_folder(b"d/e/", 1)), None);
     writer.add(b"d/e/f", 2, 1, None).unwrap();
+    let WriteError::Unnamable { key, .. } = writer.add(b"e\xff//", 1, 1, None).unwrap_err() else {
+        panic!("a component is empty");
+    };
+    assert_eq!(key, b"e\xff//", "its bytes, although they are not UTF-8");
     let (file, summary) = writer.finish().unwrap();
-    // The root, b, b/c, c, d and d/e.
-    assert_eq!((summary.files, summary.folders, summary.file_bytes), (2, 6, 3));
+    // The root, b, b/c, c, d, d/e and e\xff.
+    assert_eq!((summary.files, summary.folders, summary.file_bytes), (2, 7, 3));
     Index::open(&file.into_inner()[..]).unwrap().verify().unwrap();
 }
 
@@ -213,20 +217,22 @@ fn a_full_disk_makes_no_index() {
 fn a_disk_that_fails_once_makes_no_index() {
     // More than one buffer of metadata and of each long stream.
     let keys = 20_000;
-    for fails_scratch in [false, true] {
-        let mut operations = 0;
-        loop {
-            let healthy = Failing::new(u64::MAX, u32::MAX);
-            let failing = Failing::new(u64::MAX, operations);
-            let (file, scratch) = if fails_scratch { (healthy, failing) } else { (failing, healthy) };
-            if build_on(&file, &scratch, keys).is_ok() {
-                Index::open(&file.file.borrow().get_ref()[..]).unwrap().verify().unwrap();
-                break;
-            }
-            file.check_no_index(&format!("operation {operations}, of the scratch file: {fails_scratch}"));
-            operations += 1;
-        }
-        assert!(operations >= 8, "{operations}");
+    let healthy = || Failing::new(u64::MAX, u32::MAX);
+    let (file, scratch) = (healthy(), healthy());
+    build_on(&file, &scratch, keys).unwrap();
+    Index::open(&file.file.borrow().get_ref()[..]).unwrap().verify().unwrap();
+    let operations = |disk: &Failing| u32::MAX - disk.operations.get();
+    let (of_file, of_scratch) = (operations(&file), operations(&scratch));
+    assert!(of_file >= 10 && of_scratch >= 8, "{of_file} and {of_scratch}: too few to say much");
+    for operation in 0..of_file {
+        let file = Failing::new(u64::MAX, operation);
+        build_on(&file, &healthy(), keys).unwrap_err();
+        file.check_no_index(&format!("operation {operation} of the file"));
+    }
+    for operation in 0..of_scratch {
+        let file = healthy();
+        build_on(&file, &Failing::new(u64::MAX, operation), keys).unwrap_err();
+        file.check_no_index(&format!("operation {operation} of the scratch file"));
     }
 }
 
