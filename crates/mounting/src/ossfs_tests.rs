@@ -96,7 +96,9 @@ A line of fstab:
 
 ossfs 1.0 keeps modes, owners, times and links in the metadata of objects unless it has
 `readdir_optimize`; a mount does so with `attributes=metadata` alone. Both read what the other has
-written, but for links that `symlink_in_meta` has made: reading such a link is `EIO` here.
+written, links of `symlink_in_meta` included (tried with ossfs 1.91.10, both ways, with its own
+signatures, options and styles of addresses). A link of this mount is a file to an ossfs that has
+`readdir_optimize`, as any link without `symlink_in_meta` is.
 
 These are the same under the same name: `ro`, `uid`, `gid`, `allow_other`, `nonempty`, `region`,
 `retries`. `ram_role` and `credential_process` are in the table above. ossfs 1.0 is a fork of s3fs:
