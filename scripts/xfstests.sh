@@ -16,6 +16,8 @@ shift 2
 helper=/sbin/mount.fuse.flatout
 work=$(mktemp -d /tmp/flatout-xfstests.XXXXXX)
 port=9555
+# Other users look into it.
+chmod 755 "$work"
 mkdir "$work"/{data,test,scratch}
 export MINIO_ROOT_USER=minioadmin MINIO_ROOT_PASSWORD=minioadmin
 export AWS_ACCESS_KEY_ID=minioadmin AWS_SECRET_ACCESS_KEY=minioadmin AWS_REGION=us-east-1
