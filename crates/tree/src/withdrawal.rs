@@ -1,4 +1,4 @@
-//! Uploads that nobody wants any more: of a file whose name is being removed.
+//! Uploads that end because the name of their file is being removed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ struct State {
     removers: u32,
     /// Stops the upload that runs.
     stop: Option<Box<dyn Fn() + Send>>,
-    /// That has been asked of the last upload.
+    /// The last upload was asked to stop.
     was_stopped: bool,
 }
 
@@ -53,7 +53,7 @@ impl Withdrawal {
         self.state().was_stopped
     }
 
-    /// Waits until nobody is removing the name.
+    /// Waits until each removal of the name has ended, well or not.
     pub(crate) fn wait_for_removal(&self) {
         let removing = |state: &mut State| state.removers > 0;
         drop(self.removed.wait_while(self.state(), removing));
@@ -73,7 +73,7 @@ impl Drop for Uploading<'_> {
     }
 }
 
-/// Somebody who removes a name.
+/// A removal of the name that runs.
 pub(crate) struct Removing(Arc<Withdrawal>);
 
 impl Drop for Removing {

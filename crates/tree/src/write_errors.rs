@@ -68,7 +68,7 @@ pub(crate) fn replaced_since(location: &Location) -> FsError {
     Error::new(ErrorKind::Changed, cause).during("upload", location).into()
 }
 
-/// An upload that nobody wants any more.
+/// The upload stopped, since the name of its file is being removed.
 pub(crate) fn withdrawn(location: &Location) -> FsError {
     Error::new(ErrorKind::Cancelled, "its name is being removed").during("upload", location).into()
 }

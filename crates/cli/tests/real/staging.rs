@@ -35,7 +35,7 @@ sendfile = 3
 /// fsx never unmaps what it reads by mmap, which makes each of its operations slower than the one before.
 const IN_ONE_RUN: u64 = 50_000;
 
-/// So many operations on a file of at most so many bytes; what `meanwhile` does is done again and again.
+/// Runs fsx: `operations` on a file of at most `bytes`. Calls `meanwhile` every 10 ms until it ends.
 #[track_caller]
 fn exercise(mount: &Mount, (operations, bytes): (u64, u64), mut meanwhile: impl FnMut()) {
     let fsx = installed("fsx", &[cache().join("bin/fsx")]);

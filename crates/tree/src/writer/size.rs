@@ -69,7 +69,7 @@ impl WrittenSize {
         }
     }
 
-    /// Whoever is not root takes privileges away by writing; whether there were any.
+    /// A write by another user than root clears set-user-ID and set-group-ID. Returns whether one was set.
     pub(crate) fn on_written_by(&self, caller: Caller) -> bool {
         if caller.uid == 0 {
             return false;

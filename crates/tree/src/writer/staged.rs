@@ -235,8 +235,8 @@ impl<S: ObjectStore> Work<S> {
         }
     }
 
-    /// As [`Work::publish`]. What was withdrawn is as before: no object was made. What fails is kept on the
-    /// disk, and can be tried again: only where the object is another by now nothing more is tried.
+    /// As [`Work::publish`]. A withdrawn upload has made no object and changed nothing. A failed one stays on
+    /// the disk and is tried again, unless another client has replaced the object.
     pub(super) fn publish_staged(&mut self, store: &Arc<S>) -> Result<Option<Stored>, FsError> {
         let uploaded = self.look_again(store).and_then(|made| self.upload_staged(store, made));
         match uploaded {

@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Opened, Writers};
 use flatout_engine::ErrorKind;
 
+use super::{Opened, Writers};
 use crate::ROOT;
 use crate::attributes::{AttributeSource, Caller, FileKind, OpenMode, Process};
 use crate::etag::Etag;

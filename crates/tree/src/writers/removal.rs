@@ -16,7 +16,7 @@ impl<S: ObjectStore> Writers<S> {
     }
 }
 
-/// Somebody who takes the name of a file.
+/// A removal, or a rename onto the file, that runs.
 pub(crate) struct Removal<'a, S: ObjectStore> {
     writers: &'a Writers<S>,
     ino: u64,
@@ -25,8 +25,8 @@ pub(crate) struct Removal<'a, S: ObjectStore> {
 }
 
 impl<S: ObjectStore> Drop for Removal<'_, S> {
-    /// A file that waited to be uploaded goes with its name. Where it keeps that, what was withdrawn is
-    /// uploaded later.
+    /// Ends a file that waited to be uploaded and has lost its name. One that keeps its name, since the
+    /// removal failed, is uploaded later.
     fn drop(&mut self) {
         self.removing.take();
         let mut work = self.writer.work();
