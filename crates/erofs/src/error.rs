@@ -27,6 +27,8 @@ pub enum WriteError {
     /// Keys must come in the order of their bytes. The folder of this one may be written already.
     #[error("{:?} comes after {:?}: sort the listing by the bytes of its keys", lossy(.key), lossy(.last))]
     Order { key: Vec<u8>, last: Vec<u8> },
+    #[error("the source of the index has {bytes} bytes, {most} at most fit an index")]
+    SourceTooLong { bytes: usize, most: usize },
     /// EROFS addresses blocks by 32 bits.
     #[error(
         "the files take {} in blocks of 4 KiB, {} at most fit one index: make several, by prefix",

@@ -8,6 +8,8 @@ use crate::{BLOCK, DATA_BLOCK, blocks};
 
 const MAGIC: [u8; 8] = *b"flatidx\n";
 const VERSION: u32 = 1;
+/// The longest source of an index, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 2048;
 pub const CHECKSUM_AT: usize = 12;
 /// Folders of a block of their section, 8 bytes each.
 pub const FOLDERS_A_BLOCK: u32 = (BLOCK / 8) as u32;
@@ -31,6 +33,8 @@ pub struct Header {
     pub string_bytes: u64,
     /// The CRC32C of the section of checksums.
     pub checksums_crc: u32,
+    /// The source is the first of the strings, with this many bytes.
+    pub source_bytes: u32,
 }
 
 /// Where the sections begin, in blocks.
@@ -59,11 +63,12 @@ impl Header {
     /// Whether the data begin behind the index, and all sections are as long as their content can be. Before
     /// this is known, offsets of sections may overflow.
     pub fn is_within_limits(&self) -> bool {
-        let strings_most = u64::from(self.records) * ETAG_BYTES_MAX as u64;
+        let strings_most = SOURCE_BYTES_MAX as u64 + u64::from(self.records) * ETAG_BYTES_MAX as u64;
         self.metadata_blocks <= DATA_BLOCK
             && self.data_blocks <= u32::MAX - DATA_BLOCK
             && self.folders_with_children <= self.records
             && self.string_bytes <= strings_most
+            && u64::from(self.source_bytes) <= self.string_bytes.min(SOURCE_BYTES_MAX as u64)
             && self.sections().end <= DATA_BLOCK.into()
     }
 
@@ -88,6 +93,7 @@ impl Header {
         put(block, 52, self.folders_with_children.to_le_bytes());
         put(block, 56, self.string_bytes.to_le_bytes());
         put(block, 64, self.checksums_crc.to_le_bytes());
+        put(block, 68, self.source_bytes.to_le_bytes());
         let checksum = crc32c(block);
         put(block, CHECKSUM_AT, checksum.to_le_bytes());
     }
@@ -119,6 +125,7 @@ impl Header {
             folders_with_children: u32_at(block, 52),
             string_bytes: u64_at(block, 56),
             checksums_crc: u32_at(block, 64),
+            source_bytes: u32_at(block, 68),
         };
         let expected = u64_at(block, 16);
         if length < expected {
@@ -161,8 +168,11 @@ mod tests {
             (Header { string_bytes: most, ..plain }, true),
             (Header { string_bytes: 64 << 30, ..plain }, false),
             (Header { string_bytes: u64::MAX, ..plain }, false),
-            (Header { records: 4, folders_with_children: 4, string_bytes: 4096, ..plain }, true),
-            (Header { records: 4, folders_with_children: 4, string_bytes: 4097, ..plain }, false),
+            (Header { records: 4, folders_with_children: 4, string_bytes: 6144, ..plain }, true),
+            (Header { records: 4, folders_with_children: 4, string_bytes: 6145, ..plain }, false),
+            (Header { string_bytes: 2048, source_bytes: 2048, ..plain }, true),
+            (Header { string_bytes: 2047, source_bytes: 2048, ..plain }, false),
+            (Header { string_bytes: 4096, source_bytes: 2049, ..plain }, false),
         ];
         for (header, expected) in table {
             assert_eq!(header.is_within_limits(), expected, "{header:?}");

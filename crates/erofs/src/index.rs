@@ -20,6 +20,7 @@ pub struct Index<R> {
     file: R,
     header: Header,
     sections: Sections,
+    source: String,
     checksums: Vec<u32>,
     /// The start block of the first record of each block.
     record_fences: Vec<u32>,
@@ -82,8 +83,10 @@ impl<R: ReadAt> Index<R> {
             (0..sections.checksums as usize).map(|block| u32_at(&section, block * 4)).collect();
         checksums[0] = crc32c(&first);
         let (record_fences, folder_fences) = (Vec::new(), Vec::new());
-        let mut index = Index { file, header, sections, checksums, record_fences, folder_fences };
+        let source = String::new();
+        let mut index = Index { file, header, sections, source, checksums, record_fences, folder_fences };
         index.read_fences()?;
+        index.read_source()?;
         Ok(index)
     }
 
@@ -97,6 +100,22 @@ impl<R: ReadAt> Index<R> {
         self.folder_fences.truncate(of_folders as usize);
         self.record_fences = fences;
         Ok(())
+    }
+
+    fn read_source(&mut self) -> Result<(), IndexError> {
+        let bytes = self.header.source_bytes as usize;
+        if bytes > 0 {
+            let mut strings = self.block(self.sections.strings)?;
+            strings.truncate(bytes);
+            let Ok(source) = String::from_utf8(strings) else { return malformed("its source is not UTF-8") };
+            self.source = source;
+        }
+        Ok(())
+    }
+
+    /// What the writer said that this is an index of.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Counts of files and folders, and the bytes of all files.
@@ -204,7 +223,8 @@ impl<R: ReadAt> Index<R> {
         if bytes > ETAG_BYTES_MAX as u64 {
             return malformed("an ETag is longer than the format allows");
         }
-        if at.checked_add(bytes).is_none_or(|end| end > self.header.string_bytes) {
+        let (start, end) = (self.header.source_bytes.into(), self.header.string_bytes);
+        if at < start || at.checked_add(bytes).is_none_or(|etag_end| etag_end > end) {
             return malformed("the address of an ETag lies outside the strings");
         }
         let first = at / BLOCK;

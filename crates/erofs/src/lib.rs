@@ -11,7 +11,7 @@
 //! | metadata | inodes and dirents, folder by folder, each folder when it is complete |
 //! | records | 21 bytes for each file and folder by its number: start block and ETag, 195 a block |
 //! | folders | 8 bytes for each folder with children: the number of its first child, its nid |
-//! | strings | ETags that do not fit a record |
+//! | strings | the source of the index, and ETags that do not fit a record |
 //! | fences | the first start block of each block of records, the first number of each block of folders |
 //! | checksums | the CRC32C of each block before them |
 //!

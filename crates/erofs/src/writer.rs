@@ -7,7 +7,7 @@ use std::io::{Read, Seek, Write};
 use crate::error::WriteError;
 use crate::etag::{ETAG_BYTES_MAX, PackedEtag};
 use crate::fields::put;
-use crate::header::{FOLDERS_A_BLOCK, Header};
+use crate::header::{FOLDERS_A_BLOCK, Header, SOURCE_BYTES_MAX};
 use crate::names::{self, PATH_BYTES_MAX, Unnamable};
 use crate::open_folder::{Child, OpenFolder};
 use crate::output::Output;
@@ -22,9 +22,12 @@ const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
 /// Paths of shadowed files that wait for the caller.
 const SHADOWED_PATHS_MAX: usize = 1000;
 
-/// Fields that all files and folders have in common.
-#[derive(Clone, Copy, Debug)]
+/// What the index says of its objects, and the fields that all files and folders have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// The location that was listed, or whatever the caller wants [`crate::Index::source`] to return; at most
+    /// 2,048 bytes.
+    pub source: String,
     pub uid: u32,
     pub gid: u32,
     /// Permissions.
@@ -34,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { uid: 0, gid: 0, file_mode: 0o444, folder_mode: 0o555 }
+        Options { source: String::new(), uid: 0, gid: 0, file_mode: 0o444, folder_mode: 0o555 }
     }
 }
 
@@ -92,6 +95,10 @@ pub struct Writer<W, S> {
 impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     /// An index in `file`, which is empty. `scratch` is empty, too, and grows to about a third of it.
     pub fn new(file: W, scratch: S, options: Options) -> Result<Writer<W, S>, WriteError> {
+        let source_bytes = options.source.len();
+        if source_bytes > SOURCE_BYTES_MAX {
+            return Err(WriteError::SourceTooLong { bytes: source_bytes, most: SOURCE_BYTES_MAX });
+        }
         let mut writer = Writer {
             output: Output::new(file),
             spool: Spool::new(scratch),
@@ -104,7 +111,8 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             next_number: 0,
             next_block: DATA_BLOCK,
             wanted_blocks: 0,
-            header: Header { folders: 1, ..Header::default() },
+            // At most 2,048.
+            header: Header { folders: 1, source_bytes: source_bytes as u32, ..Header::default() },
             record_fences: Vec::new(),
             folder_fences: Vec::new(),
             shadowed: 0,
@@ -112,6 +120,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
             is_broken: false,
         };
         writer.output.append(&[0; METADATA_AT as usize])?;
+        writer.spool.append(Stream::Strings, writer.options.source.as_bytes())?;
         writer.push_record(PackedEtag::NONE)?;
         Ok(writer)
     }

@@ -33,6 +33,8 @@ fn walk(bytes: &[u8]) -> Result<Vec<Object>, IndexError> {
     Ok(found)
 }
 
+const SOURCE: &str = "s3://bucket/prefix/";
+
 fn small() -> Vec<u8> {
     let named = |number: u64| {
         let etag =
@@ -40,7 +42,8 @@ fn small() -> Vec<u8> {
         let key = format!("f{}/{number}/x", number % 10).into_bytes();
         (key, File { size: number * 3000, modified_s: number as i64, etag: Some(etag) })
     };
-    build(&(0..100).map(named).collect(), Options::default()).0
+    let options = Options { source: SOURCE.into(), ..Options::default() };
+    build(&(0..100).map(named).collect(), options).0
 }
 
 #[test]
@@ -130,6 +133,33 @@ fn longer_paths_and_etags_than_the_writer_makes_are_refused() {
     bytes[record + 4] = 3;
     bytes[record + 13..record + 17].copy_from_slice(&1025_u32.to_le_bytes());
     check_refused(bytes, "an ETag is longer than the format allows");
+}
+
+#[test]
+fn sources_that_the_writer_does_not_make_are_refused() {
+    let whole = small();
+    let at = whole.windows(SOURCE.len()).position(|bytes| bytes == SOURCE.as_bytes()).unwrap();
+    let source_bytes = |bytes: u32| bytes.to_le_bytes();
+    let table = [
+        (at, [0xff; 4], Some("its source is not UTF-8")),
+        (68, source_bytes(5), None),
+        // An ETag is in it then.
+        (68, source_bytes(40), Some("the address of an ETag lies outside the strings")),
+        (68, source_bytes(2049), Some("a section is longer than the format allows")),
+        (68, source_bytes(u32::MAX), Some("a section is longer than the format allows")),
+    ];
+    for (at, value, why) in table {
+        let mut bytes = whole.clone();
+        bytes[at..at + 4].copy_from_slice(&value);
+        rechecked(&mut bytes);
+        match (walk(&bytes), why) {
+            (Ok(found), None) => assert_eq!(found.len(), 100),
+            (Err(error), Some(why)) => {
+                assert_eq!(error.to_string(), format!("the index is malformed: {why}: build it again"));
+            }
+            (outcome, _) => panic!("{value:?} at {at}: {outcome:?}"),
+        }
+    }
 }
 
 #[test]

@@ -92,7 +92,10 @@ fn shapes() -> Tree {
 #[test]
 fn fsck_finds_no_error_in_folders_of_all_shapes() {
     check_fsck(&shapes(), Options::default());
-    check_fsck(&shapes(), Options { uid: 100_000, gid: 5, file_mode: 0o640, folder_mode: 0o750 });
+    check_fsck(
+        &shapes(),
+        Options { uid: 100_000, gid: 5, file_mode: 0o640, folder_mode: 0o750, ..Options::default() },
+    );
     check_fsck(&Tree::new(), Options::default());
 }
 
@@ -254,9 +257,9 @@ fn check_data(root: &Path, path: &Path, size: u64) {
 
 fn check_kernel(tree: &Tree, options: Options) {
     let folder = tempfile::tempdir().unwrap();
-    let mounted = Mounted::new(&image(&folder, tree, options));
+    let mounted = Mounted::new(&image(&folder, tree, options.clone()));
     let times = folder_times(tree);
-    let Options { uid, gid, file_mode, folder_mode } = options;
+    let Options { uid, gid, file_mode, folder_mode, .. } = options;
     let row = |(path, file): (&Vec<u8>, &Option<crate::model::File>)| {
         let row = match file {
             Some(file) => (Some(file.size), file.modified_s, file_mode.into(), uid, gid),
@@ -278,7 +281,10 @@ fn check_kernel(tree: &Tree, options: Options) {
 
 #[test]
 fn the_kernel_shows_folders_of_all_shapes() {
-    check_kernel(&shapes(), Options { uid: 100_000, gid: 5, file_mode: 0o640, folder_mode: 0o750 });
+    check_kernel(
+        &shapes(),
+        Options { uid: 100_000, gid: 5, file_mode: 0o640, folder_mode: 0o750, ..Options::default() },
+    );
     check_kernel(&Tree::new(), Options::default());
 }
 

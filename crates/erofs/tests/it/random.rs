@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use crate::model::{Tree, build, file, folder_times, is_namable, listed, shown, trees};
 
 fn check(tree: &Tree, options: Options) {
-    let (bytes, summary) = build(tree, options);
+    let (bytes, summary) = build(tree, options.clone());
     let index = Index::open(&bytes[..]).unwrap();
     index.verify().unwrap();
+    assert_eq!(index.source(), options.source);
     let expected = shown(tree);
     assert_eq!(listed(&index), expected);
 
@@ -54,8 +55,9 @@ proptest! {
     fn the_reader_lists_what_the_model_shows(
         tree in trees(100),
         (uid, gid) in prop_oneof![Just((0, 0)), Just((1000, 70_000))],
+        source in "(s3://\\PC{0,200})?",
     ) {
-        check(&tree, Options { uid, gid, ..Options::default() });
+        check(&tree, Options { source, uid, gid, ..Options::default() });
     }
 }
 
@@ -104,6 +106,7 @@ fn other_trees_and_options_have_other_uuids() {
     let plain = uuid(8, Options::default());
     assert_eq!(uuid(8, Options::default()), plain);
     assert_ne!(uuid(7, Options::default()), plain, "a size");
+    assert_ne!(uuid(8, Options { source: "x".into(), ..Options::default() }), plain, "the source");
     assert_ne!(uuid(8, Options { uid: 1, ..Options::default() }), plain, "the uid");
     assert_ne!(uuid(8, Options { file_mode: 0o400, ..Options::default() }), plain, "the mode");
 }

@@ -116,6 +116,23 @@ fn long_keys_and_etags_are_errors_of_their_keys() {
 }
 
 #[test]
+fn sources_are_short() {
+    let built = |bytes: usize| {
+        let options = Options { source: "x".repeat(bytes), ..Options::default() };
+        Writer::new(Cursor::new(Vec::new()), Cursor::new(Vec::new()), options)
+    };
+    let mut writer = built(2048).unwrap();
+    writer.add(b"a", 1, 1, Some("odd")).unwrap();
+    let bytes = writer.finish().unwrap().0.into_inner();
+    let index = Index::open(&bytes[..]).unwrap();
+    assert_eq!(index.source(), "x".repeat(2048));
+    assert_eq!(index.object_at(DATA_BLOCK).unwrap().unwrap().etag.as_deref(), Some("odd"));
+    let error = built(2049).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "the source of the index has 2049 bytes, 2048 at most fit an index");
+    assert!(!error.is_of_key());
+}
+
+#[test]
 fn paths_of_shadowed_files_are_bounded() {
     let mut writer = writer();
     let mut seen = Vec::new();
