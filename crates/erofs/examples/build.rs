@@ -5,10 +5,11 @@
 use std::env;
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
-use flatout_erofs::{Index, Options, Writer};
+use flatout_erofs::{Index, Kind, Options, ROOT, Writer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -56,9 +57,36 @@ fn main() -> Result<(), Box<dyn Error>> {
         index.object_at(block)?.ok_or("an object is missing")?;
     }
     println!("  {:.1} µs from a block to its object", began.elapsed().as_secs_f64() * 1e6 / count as f64);
+    walk(&index)?;
     let began = Instant::now();
     index.verify()?;
     println!("  {:.2} s to verify", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Prints what a file costs in a listing of each folder with inodes, and in the walk in the order of keys.
+fn walk(index: &Index<File>) -> Result<(), Box<dyn Error>> {
+    let files = index.totals().files as f64;
+    let began = Instant::now();
+    let (mut open, mut inodes) = (vec![ROOT], index.inodes());
+    while let Some(nid) = open.pop() {
+        for entry in index.entries(&inodes.inode(nid)?) {
+            let inode = black_box(inodes.inode(entry?.nid)?);
+            if inode.kind == Kind::Folder {
+                open.push(inode.nid);
+            }
+        }
+    }
+    println!("  {:.3} µs a file to list folders with inodes", began.elapsed().as_secs_f64() * 1e6 / files);
+
+    let began = Instant::now();
+    for file in index.files() {
+        black_box(file?);
+    }
+    println!(
+        "  {:.3} µs a file to walk all in the order of keys",
+        began.elapsed().as_secs_f64() * 1e6 / files
+    );
     Ok(())
 }
 

@@ -85,6 +85,10 @@ impl WriteError {
     }
 }
 
+pub(crate) fn malformed<T>(what: &'static str) -> Result<T, IndexError> {
+    Err(IndexError::Malformed { what })
+}
+
 fn lossy(key: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(key)
 }

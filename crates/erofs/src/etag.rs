@@ -70,17 +70,18 @@ impl PackedEtag {
             MD5 | MD5_UPPER => None,
             kind => Some(kind - PARTS),
         };
+        let digits = if self.0[0] == MD5_UPPER { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
+        let digit = |value: u8| char::from(digits[usize::from(value)]);
         let mut sent = String::with_capacity(40);
+        sent.push('"');
         for byte in &self.0[1..] {
-            write!(sent, "{byte:02x}").expect("a string takes everything");
-        }
-        if self.0[0] == MD5_UPPER {
-            sent.make_ascii_uppercase();
+            sent.extend([digit(byte >> 4), digit(byte & 0xf)]);
         }
         if let Some(parts) = parts {
             write!(sent, "-{parts}").expect("a string takes everything");
         }
-        Unpacked::Whole(format!("\"{sent}\""))
+        sent.push('"');
+        Unpacked::Whole(sent)
     }
 }
 

@@ -1,31 +1,29 @@
 //! The reader of an index: names, inodes, and the object at an address. Each block is compared with its
 //! checksum when it is read; memory holds the checksums, a thousandth of the file.
 
-use std::ops::Range;
-
-use crate::error::IndexError;
-use crate::etag::{ETAG_BYTES_MAX, Unpacked};
+use crate::blocks::{Blocks, Inodes};
+use crate::error::{IndexError, malformed};
 use crate::fields::{crc32c, u32_at};
-use crate::header::{FOLDERS_A_BLOCK, Header, Sections};
+use crate::files::Files;
+use crate::header::{Header, Sections};
 use crate::inode::{Inode, Kind, SLOT};
-use crate::names::PATH_BYTES_MAX;
-use crate::page::{Page, partition, partition_near};
+use crate::page::{Dirent, partition};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
-use crate::{BLOCK, DATA_BLOCK, ROOT, blocks};
+use crate::{BLOCK, DATA_BLOCK, blocks};
 
 /// An open index.
 #[derive(Debug)]
 pub struct Index<R> {
     file: R,
-    header: Header,
-    sections: Sections,
+    pub(crate) header: Header,
+    pub(crate) sections: Sections,
     source: String,
     checksums: Vec<u32>,
     /// The start block of the first record of each block.
     record_fences: Vec<u32>,
     /// The first number of each block of folders.
-    folder_fences: Vec<u32>,
+    pub(crate) folder_fences: Vec<u32>,
 }
 
 /// A name in a folder.
@@ -60,10 +58,6 @@ pub struct Totals {
     pub folders: u64,
     /// Of all files together.
     pub file_bytes: u64,
-}
-
-fn malformed<T>(what: &'static str) -> Result<T, IndexError> {
-    Err(IndexError::Malformed { what })
 }
 
 impl<R: ReadAt> Index<R> {
@@ -139,15 +133,17 @@ impl<R: ReadAt> Index<R> {
         (0..self.sections.checksums).try_for_each(|block| self.block(block).map(drop))
     }
 
-    /// Reads an inode.
+    /// Reads an inode. [`Index::inodes`] is cheaper for many that lie side by side.
     pub fn inode(&self, nid: u64) -> Result<Inode, IndexError> {
-        let at = self.inode_at(nid)?;
-        let block = self.block(at / BLOCK)?;
-        let inode = Inode::parse(nid, &block[(at % BLOCK) as usize..]);
-        inode.ok_or(IndexError::Malformed { what: "an inode has an unknown type or layout" })
+        Blocks::new(self).inode(nid)
     }
 
-    fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
+    /// A reader of many inodes.
+    pub fn inodes(&self) -> Inodes<'_, R> {
+        Inodes::new(self)
+    }
+
+    pub(crate) fn inode_at(&self, nid: u64) -> Result<u64, IndexError> {
         match nid.checked_mul(SLOT).filter(|&at| at < self.metadata_bytes()) {
             Some(at) => Ok(at),
             None => malformed("the address of an inode lies outside the metadata"),
@@ -156,11 +152,12 @@ impl<R: ReadAt> Index<R> {
 
     /// The entry of a name.
     pub fn lookup(&self, folder: &Inode, name: &[u8]) -> Result<Option<Entry>, IndexError> {
+        let mut cache = Blocks::new(self);
         // A page whose first name is this one or comes before it; the last of them has the name.
         let after =
-            partition(blocks(folder.size), |page| Ok(self.page(folder, page)?.dirent(0)?.name <= name))?;
+            partition(blocks(folder.size), |page| Ok(cache.page(folder, page)?.dirent(0)?.name <= name))?;
         let Some(page) = after.checked_sub(1) else { return Ok(None) };
-        let page = self.page(folder, page)?;
+        let page = cache.page(folder, page)?;
         let place = page.partition(|dirent| Ok(dirent.name < name))?;
         if place == page.len() {
             return Ok(None);
@@ -174,192 +171,68 @@ impl<R: ReadAt> Index<R> {
     /// A crafted index can contain cycles of folders, or one folder many times. A walk of all folders should
     /// stop with an error when it has seen more entries than [`Totals`] counts files and folders.
     pub fn entries(&self, folder: &Inode) -> Entries<'_, R> {
-        Entries { index: self, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
+        let cache = Blocks::new(self);
+        Entries { cache, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
+    }
+
+    /// All files in the order of their keys: that of the listing which the writer was given. Memory holds a
+    /// page of each folder on the way to the current file.
+    ///
+    /// The walk ends with an error in an index with cycles of folders, or with names out of order.
+    pub fn files(&self) -> Files<'_, R> {
+        Files::new(self)
     }
 
     /// The object with data in a block; `None` if no object has.
     pub fn object_at(&self, block: u32) -> Result<Option<Object>, IndexError> {
         let after = self.record_fences.partition_point(|&first| first <= block) as u64;
         let Some(row) = after.checked_sub(1) else { return Ok(None) };
-        let records = self.block(self.sections.records + row)?;
+        let mut cache = Blocks::new(self);
+        let records = cache.block(self.sections.records + row)?;
         let first = row as u32 * RECORDS_A_BLOCK;
         let count = RECORDS_A_BLOCK.min(self.header.records - first);
-        let starts_before = |place: u64| Ok(Record::within(&records, place as u32).start_block <= block);
+        let starts_before = |place: u64| Ok(Record::within(records, place as u32).start_block <= block);
         let after = partition(count.into(), starts_before)?;
         let Some(place) = after.checked_sub(1) else { return Ok(None) };
-        let object = self.object(first + place as u32)?;
-        let has = |object: &Object| u64::from(block - object.start_block) < blocks(object.size);
+        let object = cache.object_of(first + place as u32)?;
+        let has = |object: &Object| {
+            let after = block.checked_sub(object.start_block);
+            after.is_some_and(|after| u64::from(after) < blocks(object.size))
+        };
         Ok(object.filter(has))
     }
 
     /// The object of a file, by the number of its inode; `None` for a folder.
     pub fn object(&self, number: u32) -> Result<Option<Object>, IndexError> {
-        let record = self.record(number)?;
-        let (path, nid) = self.path(number)?;
-        let inode = self.inode(nid)?;
-        if inode.kind == Kind::Folder {
-            return Ok(None);
-        }
-        // Empty files have no address.
-        if inode.size > 0 && inode.start_block != record.start_block {
-            return malformed("a file and its record have different addresses");
-        }
-        let etag = self.etag_of(&record)?;
-        let Inode { size, modified_s, start_block, .. } = inode;
-        Ok(Some(Object { path, nid, size, modified_s, etag, start_block }))
+        Blocks::new(self).object_of(number)
     }
 
     /// The ETag of a file, by the number of its inode.
     pub fn etag(&self, number: u32) -> Result<Option<String>, IndexError> {
-        self.etag_of(&self.record(number)?)
+        self.inodes().etag(number)
     }
 
-    fn etag_of(&self, record: &Record) -> Result<Option<String>, IndexError> {
-        let (at, bytes) = match record.etag.unpack() {
-            Unpacked::None => return Ok(None),
-            Unpacked::Whole(etag) => return Ok(Some(etag)),
-            Unpacked::String { at, bytes } => (at, u64::from(bytes)),
-        };
-        if bytes > ETAG_BYTES_MAX as u64 {
-            return malformed("an ETag is longer than the format allows");
-        }
-        let (start, end) = (self.header.source_bytes.into(), self.header.string_bytes);
-        if at < start || at.checked_add(bytes).is_none_or(|etag_end| etag_end > end) {
-            return malformed("the address of an ETag lies outside the strings");
-        }
-        let first = at / BLOCK;
-        let mut read = Vec::new();
-        for block in first..blocks(at + bytes) {
-            read.extend_from_slice(&self.block(self.sections.strings + block)?);
-        }
-        let start = (at - first * BLOCK) as usize;
-        let etag = read.get(start..start + bytes as usize).unwrap_or_default();
-        String::from_utf8(etag.to_vec())
-            .map_or_else(|_| malformed("an ETag is not UTF-8"), |etag| Ok(Some(etag)))
-    }
-
-    /// The path and nid of a file or folder by its number.
-    fn path(&self, number: u32) -> Result<(Vec<u8>, u64), IndexError> {
-        let (mut names, mut number, mut own) = (Vec::new(), number, None);
-        let mut path_bytes = 0;
-        while number != 0 {
-            let (nid, numbers) = self.folder_of(number)?;
-            let folder = self.inode(nid)?;
-            let entry = self.child(&folder, number, numbers)?;
-            own = own.or(Some(entry.nid));
-            path_bytes += entry.name.len() + usize::from(!names.is_empty());
-            if path_bytes > PATH_BYTES_MAX {
-                return malformed("a path is longer than the format allows");
-            }
-            names.push(entry.name);
-            // A folder is written when its children are, so the way to the root leads to greater numbers.
-            if folder.nid != ROOT && folder.number <= number {
-                return malformed("a folder contains itself");
-            }
-            number = if folder.nid == ROOT { 0 } else { folder.number };
-        }
-        names.reverse();
-        Ok((names.join(&b'/'), own.unwrap_or(ROOT)))
-    }
-
-    /// The nid of the folder that has the child with this number, and the numbers of all its children.
-    fn folder_of(&self, number: u32) -> Result<(u64, Range<u32>), IndexError> {
-        let after = self.folder_fences.partition_point(|&first| first <= number) as u64;
-        let Some(row) = after.checked_sub(1) else { return malformed("a file belongs to no folder") };
-        let block = self.block(self.sections.folders + row)?;
-        let first = row as u32 * FOLDERS_A_BLOCK;
-        let count = FOLDERS_A_BLOCK.min(self.header.folders_with_children - first) as usize;
-        let first_number = |place: usize| u32_at(&block, place * 8);
-        let after = partition(count as u64, |place| Ok(first_number(place as usize) <= number))? as usize;
-        let Some(place) = after.checked_sub(1) else { return malformed("a file belongs to no folder") };
-        let end = match after < count {
-            true => first_number(after),
-            false => self.folder_fences.get(row as usize + 1).copied().unwrap_or(self.header.records),
-        };
-        Ok((u32_at(&block, place * 8 + 4).into(), first_number(place)..end))
-    }
-
-    /// The entry of the child with this number. Numbers follow each other as names do.
-    fn child(&self, folder: &Inode, number: u32, numbers: Range<u32>) -> Result<Entry, IndexError> {
-        let pages = blocks(folder.size);
-        // Names are about as long everywhere.
-        let (before, all) = (number - numbers.start, numbers.end.saturating_sub(numbers.start).max(1));
-        let guess = (u128::from(pages) * u128::from(before) / u128::from(all)) as u64;
-        let after = partition_near(pages, guess, |page| {
-            Ok(self.first_number(&self.page(folder, page)?)?.is_some_and(|first| first <= number))
-        })?;
-        let Some(page) = after.checked_sub(1) else {
-            return malformed("a folder does not list one of its files");
-        };
-        let page = self.page(folder, page)?;
-        let mut left = self.first_number(&page)?.map_or(0, |first| number - first);
-        for place in 0..page.len() {
-            let dirent = page.dirent(place)?;
-            match left {
-                _ if dirent.is_dots() => {}
-                0 if self.inode(dirent.nid)?.number == number => return Ok(Entry::of(&dirent)),
-                0 => break,
-                _ => left -= 1,
-            }
-        }
-        malformed("a folder does not list one of its files")
-    }
-
-    /// The number of the first child of a page. Pages without one are the last, and contain nothing but dots.
-    fn first_number(&self, page: &Page) -> Result<Option<u32>, IndexError> {
-        for place in 0..page.len() {
-            let dirent = page.dirent(place)?;
-            if !dirent.is_dots() {
-                return self.inode(dirent.nid).map(|inode| Some(inode.number));
-            }
-        }
-        Ok(None)
-    }
-
-    fn record(&self, number: u32) -> Result<Record, IndexError> {
-        if number >= self.header.records {
-            return malformed("the number of an inode lies outside the records");
-        }
-        let block = self.block(self.sections.records + u64::from(number / RECORDS_A_BLOCK))?;
-        Ok(Record::within(&block, number % RECORDS_A_BLOCK))
-    }
-
-    /// A page of a folder's dirents. Its last one may follow the inode.
-    fn page(&self, folder: &Inode, page: u64) -> Result<Page, IndexError> {
-        let bytes = folder.size.saturating_sub(page * BLOCK).min(BLOCK) as usize;
-        if folder.kind != Kind::Folder || bytes == 0 {
-            return malformed("a page of dirents lies outside its folder");
-        }
-        if folder.is_inline && page + 1 == blocks(folder.size) {
-            let at = self.inode_at(folder.nid)?;
-            let block = self.block(at / BLOCK)?;
-            let inode = (at % BLOCK) as usize;
-            let start = inode + Inode::weight_in(&block[inode..]);
-            return Page::new(block, start..start + bytes);
-        }
-        let block = u64::from(folder.start_block) + page;
-        if block >= self.header.metadata_blocks.into() {
-            return malformed("the address of a folder lies outside the metadata");
-        }
-        Page::new(self.block(block)?, 0..bytes)
-    }
-
-    /// A block, which has its checksum.
-    fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
+    /// Reads a block, which has its checksum.
+    pub(crate) fn read_block(&self, block: u64, bytes: &mut [u8]) -> Result<(), IndexError> {
         let Some(&checksum) = self.checksums.get(block as usize) else {
             return malformed("a block lies outside the index");
         };
-        let mut bytes = vec![0; BLOCK as usize];
-        self.file.read_at(&mut bytes, block * BLOCK)?;
-        if crc32c(&bytes) != checksum {
+        self.file.read_at(bytes, block * BLOCK)?;
+        if crc32c(bytes) != checksum {
             return Err(IndexError::Checksum { block });
         }
+        Ok(())
+    }
+
+    fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
+        let mut bytes = vec![0; BLOCK as usize];
+        self.read_block(block, &mut bytes)?;
         Ok(bytes)
     }
 }
 
 impl Entry {
-    fn of(dirent: &crate::page::Dirent<'_>) -> Entry {
+    pub(crate) fn of(dirent: &Dirent<'_>) -> Entry {
         Entry { name: dirent.name.to_vec(), nid: dirent.nid, kind: dirent.kind }
     }
 }
@@ -367,7 +240,7 @@ impl Entry {
 /// The entries of a folder, page by page. Ends after an error.
 #[derive(Debug)]
 pub struct Entries<'a, R> {
-    index: &'a Index<R>,
+    cache: Blocks<'a, R>,
     folder: Inode,
     next_page: u64,
     page: std::vec::IntoIter<Entry>,
@@ -375,7 +248,7 @@ pub struct Entries<'a, R> {
 
 impl<R: ReadAt> Entries<'_, R> {
     fn read_page(&mut self) -> Result<(), IndexError> {
-        let page = self.index.page(&self.folder, self.next_page)?;
+        let page = self.cache.page(&self.folder, self.next_page)?;
         let mut entries = Vec::with_capacity(page.len());
         for place in 0..page.len() {
             let dirent = page.dirent(place)?;

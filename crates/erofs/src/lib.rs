@@ -21,10 +21,12 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod dirents;
 mod error;
 mod etag;
 mod fields;
+mod files;
 mod header;
 mod index;
 mod inode;
@@ -32,6 +34,7 @@ mod names;
 mod open_folder;
 mod output;
 mod page;
+mod paths;
 mod read_at;
 mod record;
 mod seal;
@@ -39,7 +42,9 @@ mod spool;
 mod superblock;
 mod writer;
 
+pub use blocks::Inodes;
 pub use error::{IndexError, WriteError};
+pub use files::Files;
 pub use index::{Entries, Entry, Index, Object, Totals};
 pub use inode::{Inode, Kind};
 pub use names::{Unnamable, check_path};

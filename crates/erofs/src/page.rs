@@ -1,18 +1,15 @@
 //! A page of dirents as it is read: nothing in it is believed.
 
-use std::ops::Range;
-
 use crate::dirents::{DIRENT_BYTES, kind_of};
 use crate::error::IndexError;
 use crate::fields::{u16_at, u64_at};
 use crate::inode::Kind;
 use crate::names::{self, Unnamable};
 
-/// Bytes of a block that are one page.
+/// The dirents and names of a page.
 #[derive(Debug)]
 pub struct Page {
-    block: Vec<u8>,
-    range: Range<usize>,
+    bytes: Vec<u8>,
     dirents: usize,
     /// Where the names begin: behind the dirents.
     names_at: usize,
@@ -30,13 +27,12 @@ const MALFORMED: IndexError =
     IndexError::Malformed { what: "a page of dirents has impossible offsets, types or names" };
 
 impl Page {
-    pub fn new(block: Vec<u8>, range: Range<usize>) -> Result<Page, IndexError> {
-        let bytes = block.get(range.clone()).ok_or(MALFORMED)?;
-        let names_at = usize::from(u16_at(bytes, 8));
+    pub fn new(bytes: Vec<u8>) -> Result<Page, IndexError> {
+        let names_at = usize::from(u16_at(&bytes, 8));
         if names_at < DIRENT_BYTES || names_at % DIRENT_BYTES != 0 || names_at > bytes.len() {
             return Err(MALFORMED);
         }
-        Ok(Page { block, range, dirents: names_at / DIRENT_BYTES, names_at })
+        Ok(Page { bytes, dirents: names_at / DIRENT_BYTES, names_at })
     }
 
     /// At least one.
@@ -45,7 +41,7 @@ impl Page {
     }
 
     pub fn dirent(&self, place: usize) -> Result<Dirent<'_>, IndexError> {
-        let bytes = &self.block[self.range.clone()];
+        let bytes = &self.bytes;
         let at = place * DIRENT_BYTES;
         let start = usize::from(u16_at(bytes, at + 8));
         let is_last = place + 1 >= self.dirents;
@@ -146,8 +142,7 @@ mod tests {
                 bytes[dirent * DIRENT_BYTES + 10] = 1;
             }
             names.iter().for_each(|name| bytes.extend_from_slice(name));
-            let end = bytes.len();
-            let page = Page::new(bytes, 0..end)?;
+            let page = Page::new(bytes)?;
             (0..page.len()).try_for_each(|place| page.dirent(place).map(drop))
         };
         let (long, longest) = ([b'x'; 256], [b'x'; 255]);
@@ -176,7 +171,7 @@ mod tests {
             bytes[dirent * DIRENT_BYTES + 10] = 1;
         }
         bytes[12] = b'x';
-        assert!(Page::new(bytes, 0..26).unwrap().dirent(1).is_err());
+        assert!(Page::new(bytes).unwrap().dirent(1).is_err());
     }
 
     #[test]

@@ -30,6 +30,10 @@ fn walk(bytes: &[u8]) -> Result<Vec<Object>, IndexError> {
             }
         }
     }
+    let mut files = index.files().collect::<Result<Vec<_>, _>>()?;
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(files == found, "two walks find different files");
     Ok(found)
 }
 
@@ -163,6 +167,32 @@ fn sources_that_the_writer_does_not_make_are_refused() {
 }
 
 #[test]
+fn cycles_of_folders_end_the_walk() {
+    // Two folders of a folder; then the second is the first, or the root, again.
+    let tree = ["a/b/x", "a/c/y", "a/c/z"].map(|key| (key.as_bytes().to_vec(), file(1)));
+    let whole = build(&Tree::from(tree), Options::default()).0;
+    let index = Index::open(&whole[..]).unwrap();
+    let find =
+        |folder: u64, name: &[u8]| index.lookup(&index.inode(folder).unwrap(), name).unwrap().unwrap().nid;
+    let a = find(ROOT, b"a");
+    let (b, c) = (find(a, b"b"), find(a, b"c"));
+    let more = "its folders list more files and folders than it has";
+    for (nid, why) in [(b, "its folders list fewer files and folders than it has"), (a, more), (ROOT, more)] {
+        let mut bytes = whole.clone();
+        // The dirent of c follows that of b.
+        let is_of_c = |found: &[u8]| found[..8] == b.to_le_bytes() && found[12..] == c.to_le_bytes();
+        let at = whole.windows(20).position(is_of_c).unwrap() + 12;
+        bytes[at..at + 8].copy_from_slice(&nid.to_le_bytes());
+        rechecked(&mut bytes);
+        let index = Index::open(&bytes[..]).unwrap();
+        let mut files = index.files();
+        let error = files.by_ref().find_map(Result::err).unwrap();
+        assert_eq!(error.to_string(), format!("the index is malformed: {why}: build it again"));
+        assert!(files.next().is_none(), "it ends after an error");
+    }
+}
+
+#[test]
 fn longer_sections_than_the_format_allows_are_refused() {
     // Counts of files and folders; lengths of metadata, records, folders and strings.
     for (field, bytes_of_field) in [(24, 4), (28, 4), (44, 4), (48, 4), (52, 4), (56, 8)] {
@@ -258,7 +288,11 @@ proptest! {
 /// Like [`walk`], where folders may contain themselves.
 fn walk_anywhere(bytes: &[u8]) -> Result<(), IndexError> {
     let index = Index::open(bytes)?;
+    let files = index.files().take_while(Result::is_ok).count();
+    assert!(files as u64 <= index.totals().files);
+    let mut inodes = index.inodes();
     for nid in 0..index.metadata_bytes() / 32 + 2 {
+        assert_eq!(inodes.inode(nid).ok(), index.inode(nid).ok());
         let Ok(inode) = index.inode(nid) else { continue };
         for entry in index.entries(&inode).take(1000) {
             let Ok(entry) = entry else { break };

@@ -1,9 +1,9 @@
 //! Random trees: the reader lists what the model shows, and equal trees make equal bytes.
 
-use flatout_erofs::{Index, Options, ROOT, Totals};
+use flatout_erofs::{Index, Object, Options, ROOT, ReadAt, Totals};
 use proptest::prelude::*;
 
-use crate::model::{Tree, build, file, folder_times, is_namable, listed, shown, trees};
+use crate::model::{Shown, Tree, build, file, folder_times, is_namable, listed, shown, trees};
 
 fn check(tree: &Tree, options: Options) {
     let (bytes, summary) = build(tree, options.clone());
@@ -13,6 +13,7 @@ fn check(tree: &Tree, options: Options) {
     let expected = shown(tree);
     assert_eq!(listed(&index), expected);
 
+    check_files(&index, &expected);
     let files: Vec<_> = expected.values().flatten().collect();
     let objects = tree.keys().filter(|key| !key.ends_with(b"/") && is_namable(key)).count();
     assert_eq!(summary.files, files.len() as u64);
@@ -48,6 +49,22 @@ fn check(tree: &Tree, options: Options) {
     }
 }
 
+/// The walk has the files of the model in the order of their keys.
+fn check_files<R: ReadAt>(index: &Index<R>, expected: &Shown) {
+    let mut found = index.files();
+    for (path, file) in expected {
+        let Some(file) = file else { continue };
+        let object = found.next().unwrap().unwrap();
+        assert_eq!(object.path, *path);
+        let Object { size, modified_s, ref etag, .. } = object;
+        assert_eq!((size, modified_s, etag), (file.size, file.modified_s, &file.etag), "{path:?}");
+        let inode = index.inode(object.nid).unwrap();
+        assert_eq!((inode.size, inode.start_block), (size, object.start_block));
+        assert_eq!(index.object(inode.number).unwrap(), Some(object));
+    }
+    assert!(found.next().is_none() && found.next().is_none());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
@@ -73,6 +90,30 @@ fn every_size_of_one_folder() {
         let named = |number: usize| (format!("in/{number:020}").into_bytes(), file(number as u64));
         check(&(0..count).map(named).collect(), Options::default());
     }
+}
+
+#[test]
+fn names_around_the_slash() {
+    // Folders that wait for names that continue theirs, at several depths, on both sides of a page's end.
+    let tails = ["", "\u{1}", "!", "-", "--", "-.", ".", "..", ".a", "0", "a", "~", "\u{ff}", "!!!!"];
+    for fill in [0, 100, 300] {
+        let mut tree = Tree::new();
+        for (first, second) in tails.iter().flat_map(|first| tails.iter().map(move |second| (first, second)))
+        {
+            for inside in ["", "/x", "/x!/y", "/x/y", "/x0", "/x-"] {
+                let key = format!("n/a{first}{second}{inside}").into_bytes();
+                tree.insert(key, file((first.len() * 5000 + second.len()) as u64));
+            }
+        }
+        let filled = |name: usize| (format!("n/a-{name:040}{}", "/z".repeat(name % 2)).into_bytes(), file(3));
+        tree.extend((0..fill).map(filled));
+        check(&tree, Options::default());
+    }
+    // Each of them waits for the next.
+    let long = vec![b'!'; 255];
+    let keys =
+        (1..=255).flat_map(|bytes| [[&long[..bytes], b"/x"].concat(), [&long[..bytes], b"/y"].concat()]);
+    check(&keys.map(|key| (key, file(1))).collect(), Options::default());
 }
 
 #[test]
