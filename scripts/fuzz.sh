@@ -42,6 +42,8 @@ for target in "${targets[@]}"; do
     # Of documents also large ones: whatever takes 20 s over 64 KiB is a finding.
     longest=4096
     [ "$target" = documents ] && longest=65536
+    # An index of a few folders, without its zeros.
+    [ "$target" = indexes ] && longest=16384
     # What is learnt stays out of the committed corpus: cargo fuzz cmin brings in what is worth it.
     mkdir -p "target/grown/$target" "artifacts/$target"
     echo "fuzz: $target for $seconds s"

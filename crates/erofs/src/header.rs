@@ -11,6 +11,8 @@ const VERSION: u32 = 1;
 /// The longest source of an index, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 2048;
 pub const CHECKSUM_AT: usize = 12;
+/// Where the checksum of the checksums lies.
+pub const CHECKSUMS_CRC_AT: usize = 64;
 /// Folders of a block of their section, 8 bytes each.
 pub const FOLDERS_A_BLOCK: u32 = (BLOCK / 8) as u32;
 /// Fences or checksums of a block of their sections.
@@ -92,7 +94,7 @@ impl Header {
         put(block, 48, self.records.to_le_bytes());
         put(block, 52, self.folders_with_children.to_le_bytes());
         put(block, 56, self.string_bytes.to_le_bytes());
-        put(block, 64, self.checksums_crc.to_le_bytes());
+        put(block, CHECKSUMS_CRC_AT, self.checksums_crc.to_le_bytes());
         put(block, 68, self.source_bytes.to_le_bytes());
         let checksum = crc32c(block);
         put(block, CHECKSUM_AT, checksum.to_le_bytes());
@@ -124,7 +126,7 @@ impl Header {
             records: u32_at(block, 48),
             folders_with_children: u32_at(block, 52),
             string_bytes: u64_at(block, 56),
-            checksums_crc: u32_at(block, 64),
+            checksums_crc: u32_at(block, CHECKSUMS_CRC_AT),
             source_bytes: u32_at(block, 68),
         };
         let expected = u64_at(block, 16);

@@ -30,6 +30,7 @@ mod files;
 mod header;
 mod index;
 mod inode;
+mod mend;
 mod names;
 mod open_folder;
 mod output;
@@ -47,6 +48,8 @@ pub use error::{IndexError, WriteError};
 pub use files::Files;
 pub use index::{Entries, Entry, Index, Object, Totals};
 pub use inode::{Inode, Kind};
+#[doc(hidden)]
+pub use mend::mend;
 pub use names::{Unnamable, check_path};
 pub use read_at::ReadAt;
 pub use writer::{Options, Summary, Writer};

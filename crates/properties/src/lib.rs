@@ -13,6 +13,7 @@ mod differential;
 mod documents;
 mod head;
 mod hyper_reader;
+mod indexes;
 mod layouts;
 mod locations;
 mod our_reader;
@@ -28,6 +29,7 @@ pub use credentials::credentials;
 pub use differential::{ALLOWED, Allowed, differential};
 pub use documents::documents;
 pub use head::head;
+pub use indexes::{indexes, packed};
 pub use layouts::layouts;
 pub use locations::locations;
 pub use ranges::ranges;
@@ -38,13 +40,14 @@ pub use requests::requests;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which its corpus in `fuzz/corpus` and its main in `fuzz/fuzz_targets` share.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("chunked", chunked),
     ("config", config),
     ("credentials", credentials),
     ("differential", differential),
     ("documents", documents),
     ("head", head),
+    ("indexes", indexes),
     ("layouts", layouts),
     ("locations", locations),
     ("ranges", ranges),

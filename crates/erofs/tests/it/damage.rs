@@ -249,6 +249,11 @@ fn the_checksums_are_those_of_the_writer() {
     let mut bytes = whole.clone();
     rechecked(&mut bytes);
     assert!(bytes == whole);
+    for at in [12, 64, whole.len() - 4096 + 5] {
+        bytes[at] ^= 1;
+    }
+    flatout_erofs::mend(&mut bytes);
+    assert!(bytes == whole, "mend");
 }
 
 proptest! {

@@ -174,6 +174,11 @@ fn head_holds() {
 }
 
 #[test]
+fn indexes_holds() {
+    holds("indexes");
+}
+
+#[test]
 fn locations_holds() {
     holds("locations");
 }
