@@ -7,3 +7,4 @@ mod erofs;
 mod model;
 mod random;
 mod refusals;
+mod wide;
