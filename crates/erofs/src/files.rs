@@ -4,7 +4,7 @@
 //! before the file `a-b`, its files `a/…` after that. So a folder waits until the next name is not its own
 //! with a byte below the slash behind it. Those that wait extend each other's names, and are a stack.
 
-use crate::blocks::Blocks;
+use crate::block_cache::BlockCache;
 use crate::error::{IndexError, malformed};
 use crate::index::{Index, Object};
 use crate::inode::{Inode, Kind};
@@ -18,7 +18,7 @@ use crate::{ROOT, blocks};
 /// The last item is an error if there were fewer files and folders than [`crate::Totals`] counts.
 #[derive(Debug)]
 pub struct Files<'a, R> {
-    cache: Blocks<'a, R>,
+    cache: BlockCache<'a, R>,
     /// The folders on the way to the next file, from the root down.
     path: Vec<Folder>,
     /// The prefix of the last of them.
@@ -70,7 +70,7 @@ impl<'a, R: ReadAt> Files<'a, R> {
     pub(crate) fn new(index: &'a Index<R>) -> Files<'a, R> {
         let totals = index.totals();
         Files {
-            cache: Blocks::new(index),
+            cache: BlockCache::new(index),
             path: Vec::new(),
             prefix: Vec::new(),
             files_left: totals.files,
@@ -147,7 +147,7 @@ fn check_kind(inode: &Inode, kind: Kind) -> Result<(), IndexError> {
 }
 
 impl Folder {
-    fn next<R: ReadAt>(&mut self, cache: &mut Blocks<'_, R>) -> Result<Next, IndexError> {
+    fn next<R: ReadAt>(&mut self, cache: &mut BlockCache<'_, R>) -> Result<Next, IndexError> {
         loop {
             let is_at_end = !self.fill(cache)?;
             let dirent = match &self.page {
@@ -173,7 +173,7 @@ impl Folder {
     }
 
     /// Reads the next page if the current one has no more dirents; `false` if there is none.
-    fn fill<R: ReadAt>(&mut self, cache: &mut Blocks<'_, R>) -> Result<bool, IndexError> {
+    fn fill<R: ReadAt>(&mut self, cache: &mut BlockCache<'_, R>) -> Result<bool, IndexError> {
         if self.page.as_ref().is_some_and(|page| self.place < page.len()) {
             return Ok(true);
         }

@@ -1,7 +1,7 @@
 //! The reader of an index: names, inodes, and the object at an address. Each block is compared with its
 //! checksum when it is read; memory holds the checksums, a thousandth of the file.
 
-use crate::blocks::{Blocks, Inodes};
+use crate::block_cache::{BlockCache, Inodes};
 use crate::error::{IndexError, malformed};
 use crate::fields::{crc32c, u32_at};
 use crate::files::Files;
@@ -135,7 +135,7 @@ impl<R: ReadAt> Index<R> {
 
     /// Reads an inode. [`Index::inodes`] is cheaper for many that lie side by side.
     pub fn inode(&self, nid: u64) -> Result<Inode, IndexError> {
-        Blocks::new(self).inode(nid)
+        BlockCache::new(self).inode(nid)
     }
 
     /// A reader of many inodes.
@@ -152,7 +152,7 @@ impl<R: ReadAt> Index<R> {
 
     /// The entry of a name.
     pub fn lookup(&self, folder: &Inode, name: &[u8]) -> Result<Option<Entry>, IndexError> {
-        let mut cache = Blocks::new(self);
+        let mut cache = BlockCache::new(self);
         // A page whose first name is this one or comes before it; the last of them has the name.
         let after =
             partition(blocks(folder.size), |page| Ok(cache.page(folder, page)?.dirent(0)?.name <= name))?;
@@ -171,7 +171,7 @@ impl<R: ReadAt> Index<R> {
     /// A crafted index can contain cycles of folders, or one folder many times. A walk of all folders should
     /// stop with an error when it has seen more entries than [`Totals`] counts files and folders.
     pub fn entries(&self, folder: &Inode) -> Entries<'_, R> {
-        let cache = Blocks::new(self);
+        let cache = BlockCache::new(self);
         Entries { cache, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
     }
 
@@ -187,7 +187,7 @@ impl<R: ReadAt> Index<R> {
     pub fn object_at(&self, block: u32) -> Result<Option<Object>, IndexError> {
         let after = self.record_fences.partition_point(|&first| first <= block) as u64;
         let Some(row) = after.checked_sub(1) else { return Ok(None) };
-        let mut cache = Blocks::new(self);
+        let mut cache = BlockCache::new(self);
         let records = cache.block(self.sections.records + row)?;
         let first = row as u32 * RECORDS_A_BLOCK;
         let count = RECORDS_A_BLOCK.min(self.header.records - first);
@@ -204,7 +204,7 @@ impl<R: ReadAt> Index<R> {
 
     /// The object of a file, by the number of its inode; `None` for a folder.
     pub fn object(&self, number: u32) -> Result<Option<Object>, IndexError> {
-        Blocks::new(self).object_of(number)
+        BlockCache::new(self).object_of(number)
     }
 
     /// The ETag of a file, by the number of its inode.
@@ -240,7 +240,7 @@ impl Entry {
 /// The entries of a folder, page by page. Ends after an error.
 #[derive(Debug)]
 pub struct Entries<'a, R> {
-    cache: Blocks<'a, R>,
+    cache: BlockCache<'a, R>,
     folder: Inode,
     next_page: u64,
     page: std::vec::IntoIter<Entry>,

@@ -21,7 +21,7 @@
 
 #![forbid(unsafe_code)]
 
-mod blocks;
+mod block_cache;
 mod dirents;
 mod error;
 mod etag;
@@ -43,7 +43,7 @@ mod spool;
 mod superblock;
 mod writer;
 
-pub use blocks::Inodes;
+pub use block_cache::Inodes;
 pub use error::{IndexError, WriteError};
 pub use files::Files;
 pub use index::{Entries, Entry, Index, Object, Totals};

@@ -5,7 +5,8 @@ use crate::BLOCK;
 use crate::fields::{crc32c, put};
 use crate::header::{CHECKSUM_AT, CHECKSUMS_CRC_AT};
 
-/// Gives header and blocks the checksums of what they hold. Bytes that are no blocks, or one, stay as they are.
+/// Gives header and blocks the checksums of what they hold. Bytes that are not at least two blocks stay as
+/// they are.
 #[doc(hidden)]
 pub fn mend(bytes: &mut [u8]) {
     let block = BLOCK as usize;

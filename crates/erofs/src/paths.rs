@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::blocks::Blocks;
+use crate::block_cache::BlockCache;
 use crate::error::{IndexError, malformed};
 use crate::fields::u32_at;
 use crate::header::FOLDERS_A_BLOCK;
@@ -13,7 +13,7 @@ use crate::page::{Page, partition, partition_near};
 use crate::read_at::ReadAt;
 use crate::{ROOT, blocks};
 
-impl<R: ReadAt> Blocks<'_, R> {
+impl<R: ReadAt> BlockCache<'_, R> {
     /// The path and nid of a file or folder by its number.
     pub fn path(&mut self, number: u32) -> Result<(Vec<u8>, u64), IndexError> {
         let (mut names, mut number, mut own) = (Vec::new(), number, None);

@@ -1,5 +1,5 @@
-//! Indexes of remote objects: whatever the bytes, each call of the reader ends, none panics, and their answers
-//! agree with each other.
+//! Indexes of remote objects: whatever the bytes, each call of the reader ends, none panics, and their
+//! answers agree with each other.
 
 use flatout_erofs::{DATA_BLOCK, Index, Inode, Kind, Object, ROOT, Totals, check_path, mend};
 
@@ -16,8 +16,8 @@ const ETAG_BYTES_MAX: usize = 1024;
 /// Files that are looked up one by one.
 const FILES_ASKED: usize = 50;
 
-/// `bytes` are an index as it is, and the [`packed`] form of one. That gets right checksums, so that what lies
-/// behind them is read.
+/// `bytes` are an index as it is, and the [`packed`] form of one. That gets right checksums, so that what
+/// lies behind them is read.
 pub fn indexes(bytes: &[u8]) {
     check(bytes, false);
     check(&unpacked(bytes), true);

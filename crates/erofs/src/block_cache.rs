@@ -15,7 +15,7 @@ const KEPT: usize = 8;
 
 /// The blocks of an index that were used last.
 #[derive(Debug)]
-pub struct Blocks<'a, R> {
+pub struct BlockCache<'a, R> {
     pub index: &'a Index<R>,
     /// The last one used comes first.
     kept: Vec<Kept>,
@@ -27,10 +27,10 @@ struct Kept {
     bytes: Vec<u8>,
 }
 
-impl<'a, R: ReadAt> Blocks<'a, R> {
+impl<'a, R: ReadAt> BlockCache<'a, R> {
     /// An empty cache. It allocates when it reads.
-    pub fn new(index: &'a Index<R>) -> Blocks<'a, R> {
-        Blocks { index, kept: Vec::new() }
+    pub fn new(index: &'a Index<R>) -> BlockCache<'a, R> {
+        BlockCache { index, kept: Vec::new() }
     }
 
     /// A block, which has its checksum.
@@ -141,11 +141,11 @@ impl<'a, R: ReadAt> Blocks<'a, R> {
 /// Reads inodes one after the other, such as those of a folder's entries: the blocks that it used last stay
 /// in memory, 32 KiB at most. [`Index::inode`] reads and checks a block each time.
 #[derive(Debug)]
-pub struct Inodes<'a, R>(Blocks<'a, R>);
+pub struct Inodes<'a, R>(BlockCache<'a, R>);
 
 impl<'a, R: ReadAt> Inodes<'a, R> {
     pub(crate) fn new(index: &'a Index<R>) -> Inodes<'a, R> {
-        Inodes(Blocks::new(index))
+        Inodes(BlockCache::new(index))
     }
 
     /// Reads an inode.
