@@ -209,6 +209,25 @@ mod tests {
         assert!(whole >= 10, "{whole}: run `cargo run -p flatout-properties --example indexes`");
     }
 
+    /// What chance finds late: a size of 0 beside an address, a folder that is the root again.
+    #[test]
+    fn every_byte_of_small_indexes() {
+        let mut tried = 0;
+        for name in ["one", "source", "strings", "folders"] {
+            let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/indexes");
+            let whole = fs::read(format!("{corpus}/{name}")).expect("a file");
+            for (at, value) in
+                (0..whole.len()).flat_map(|at| [0, 1, ROOT as u8, 0xff].map(|value| (at, value)))
+            {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                indexes(&bytes);
+                tried += 1;
+            }
+        }
+        assert!(tried > 5000, "{tried}");
+    }
+
     #[test]
     fn packed_and_unpacked_again() {
         let mut index = vec![0; 3 * BLOCK as usize];
