@@ -3,11 +3,11 @@
 
 use crate::block_cache::{BlockCache, Inodes};
 use crate::error::{IndexError, malformed};
-use crate::fields::{crc32c, u32_at};
+use crate::fields::{crc32c, field, u32_at};
 use crate::files::Files;
 use crate::header::{Header, Sections};
-use crate::inode::{Inode, Kind, SLOT};
-use crate::page::{Dirent, partition};
+use crate::inode::{Inode, SLOT};
+use crate::page::{Entry, partition};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
 use crate::{BLOCK, DATA_BLOCK, blocks};
@@ -24,15 +24,6 @@ pub struct Index<R> {
     record_fences: Vec<u32>,
     /// The first number of each block of folders.
     pub(crate) folder_fences: Vec<u32>,
-}
-
-/// A name in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Entry {
-    pub name: Vec<u8>,
-    pub nid: u64,
-    pub kind: Kind,
 }
 
 /// An object, and where its data lie. An empty object has start block 0.
@@ -112,6 +103,11 @@ impl<R: ReadAt> Index<R> {
         &self.source
     }
 
+    /// Tells indexes with different content apart: the UUID of the image.
+    pub fn id(&self) -> Result<[u8; 16], IndexError> {
+        Ok(field(&self.block(0)?, crate::superblock::UUID_AT))
+    }
+
     /// Counts of files and folders, and the bytes of all files.
     pub fn totals(&self) -> Totals {
         let Header { files, folders, file_bytes, .. } = self.header;
@@ -175,6 +171,12 @@ impl<R: ReadAt> Index<R> {
         Entries { cache, folder: folder.clone(), next_page: 0, page: Vec::new().into_iter() }
     }
 
+    /// The entries of one page of a folder's dirents, without the dots. A folder has as many pages as its
+    /// size has blocks, the last one begun.
+    pub fn page_entries(&self, folder: &Inode, page: u64) -> Result<Vec<Entry>, IndexError> {
+        BlockCache::new(self).page(folder, page)?.entries()
+    }
+
     /// All files in the order of their keys: that of the listing which the writer was given. Memory holds a
     /// page of each folder on the way to the current file.
     ///
@@ -224,16 +226,11 @@ impl<R: ReadAt> Index<R> {
         Ok(())
     }
 
-    fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
+    /// A block, which has its checksum. Those that EROFS reads come before [`Index::metadata_bytes`].
+    pub fn block(&self, block: u64) -> Result<Vec<u8>, IndexError> {
         let mut bytes = vec![0; BLOCK as usize];
         self.read_block(block, &mut bytes)?;
         Ok(bytes)
-    }
-}
-
-impl Entry {
-    pub(crate) fn of(dirent: &Dirent<'_>) -> Entry {
-        Entry { name: dirent.name.to_vec(), nid: dirent.nid, kind: dirent.kind }
     }
 }
 
@@ -248,15 +245,7 @@ pub struct Entries<'a, R> {
 
 impl<R: ReadAt> Entries<'_, R> {
     fn read_page(&mut self) -> Result<(), IndexError> {
-        let page = self.cache.page(&self.folder, self.next_page)?;
-        let mut entries = Vec::with_capacity(page.len());
-        for place in 0..page.len() {
-            let dirent = page.dirent(place)?;
-            if !dirent.is_dots() {
-                entries.push(Entry::of(&dirent));
-            }
-        }
-        self.page = entries.into_iter();
+        self.page = self.cache.page(&self.folder, self.next_page)?.entries()?.into_iter();
         self.next_page += 1;
         Ok(())
     }

@@ -46,11 +46,12 @@ mod writer;
 pub use block_cache::Inodes;
 pub use error::{IndexError, WriteError};
 pub use files::Files;
-pub use index::{Entries, Entry, Index, Object, Totals};
+pub use index::{Entries, Index, Object, Totals};
 pub use inode::{Inode, Kind};
 #[doc(hidden)]
 pub use mend::mend;
 pub use names::{Unnamable, check_path};
+pub use page::Entry;
 pub use read_at::ReadAt;
 pub use writer::{Options, Summary, Writer};
 

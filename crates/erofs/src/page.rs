@@ -26,6 +26,21 @@ pub struct Dirent<'a> {
 const MALFORMED: IndexError =
     IndexError::Malformed { what: "a page of dirents has impossible offsets, types or names" };
 
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub nid: u64,
+    pub kind: Kind,
+}
+
+impl Entry {
+    pub fn of(dirent: &Dirent<'_>) -> Entry {
+        Entry { name: dirent.name.to_vec(), nid: dirent.nid, kind: dirent.kind }
+    }
+}
+
 impl Page {
     pub fn new(bytes: Vec<u8>) -> Result<Page, IndexError> {
         let names_at = usize::from(u16_at(&bytes, 8));
@@ -33,6 +48,18 @@ impl Page {
             return Err(MALFORMED);
         }
         Ok(Page { bytes, dirents: names_at / DIRENT_BYTES, names_at })
+    }
+
+    /// Its entries, without the dots.
+    pub fn entries(&self) -> Result<Vec<Entry>, IndexError> {
+        let mut entries = Vec::with_capacity(self.len());
+        for place in 0..self.len() {
+            let dirent = self.dirent(place)?;
+            if !dirent.is_dots() {
+                entries.push(Entry::of(&dirent));
+            }
+        }
+        Ok(entries)
     }
 
     /// At least one.

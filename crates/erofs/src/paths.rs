@@ -6,10 +6,9 @@ use crate::block_cache::BlockCache;
 use crate::error::{IndexError, malformed};
 use crate::fields::u32_at;
 use crate::header::FOLDERS_A_BLOCK;
-use crate::index::Entry;
 use crate::inode::Inode;
 use crate::names::PATH_BYTES_MAX;
-use crate::page::{Page, partition, partition_near};
+use crate::page::{Entry, Page, partition, partition_near};
 use crate::read_at::ReadAt;
 use crate::{ROOT, blocks};
 

@@ -6,6 +6,8 @@ use crate::inode::SLOT;
 pub const SUPERBLOCK_AT: u64 = 1024;
 /// Where its checksum lies in block 0.
 pub const CHECKSUM_AT: usize = SUPERBLOCK_AT as usize + 4;
+/// Where the UUID lies in block 0.
+pub const UUID_AT: usize = SUPERBLOCK_AT as usize + 48;
 /// Where the root's inode lies. The superblock has 16 bits for the root's nid, so its place is near the
 /// start, and fixed before anything is known of the root but that it exists.
 pub const ROOT_AT: u64 = 1152;
