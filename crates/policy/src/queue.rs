@@ -45,6 +45,8 @@ const AWAITED_IN_A_ROW: u32 = 16;
 pub struct Queue {
     limit: u32,
     running: u32,
+    /// Those among them that went past all who wait. They take no slot from parts.
+    bypassing: u32,
     awaited: Round,
     ahead: Round,
     /// Awaited parts that started since one that is ahead did, while one waited.
@@ -68,7 +70,7 @@ struct Waiting {
 impl Queue {
     pub fn new(limit: u32) -> Queue {
         let (awaited, ahead) = (Round::default(), Round::default());
-        Queue { limit, running: 0, awaited, ahead, in_a_row: 0, next: 0 }
+        Queue { limit, running: 0, bypassing: 0, awaited, ahead, in_a_row: 0, next: 0 }
     }
 
     /// At most `limit` may run from now on. Those that run beyond it are not stopped; nothing is granted yet.
@@ -100,7 +102,13 @@ impl Queue {
     pub fn bypass(&mut self, most: u32) -> bool {
         let is_free = self.running < most;
         self.running += u32::from(is_free);
+        self.bypassing += u32::from(is_free);
         is_free
+    }
+
+    /// Somebody who went past all who wait counts as one of them from now on: before its end is told.
+    pub fn count_bypassing(&mut self) {
+        self.bypassing -= 1;
     }
 
     /// A slot is free again; what is granted by that.
@@ -168,7 +176,7 @@ impl Queue {
     #[must_use]
     pub fn grant(&mut self) -> Vec<Grant> {
         let mut granted = Vec::new();
-        while self.running < self.limit {
+        while self.running - self.bypassing < self.limit {
             let Some(grant) = self.take() else { break };
             self.running += 1;
             granted.push(grant);

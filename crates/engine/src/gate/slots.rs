@@ -175,7 +175,7 @@ impl SlotQueue {
         while let Some((transfer, shard)) = state.to_start.pop_front() {
             let known = state.sources.iter().find(|(known, _)| *known == transfer);
             let source = known.and_then(|(_, source)| source.upgrade());
-            let slot = Slot(Some(self.clone()));
+            let slot = Slot::queued(self);
             let seat = self.seat_in(&mut state, shard, false);
             drop(state);
             // One that is gone lets go of its slot.
@@ -241,13 +241,13 @@ impl TransferSlots {
     /// Waits for a slot. Whoever is dropped while it waits lets go of its place in the queue.
     pub(crate) async fn acquire(&self) -> Slot {
         Acquire { of: self, ticket: None }.await;
-        Slot(Some(self.slots.clone()))
+        Slot::queued(&self.slots)
     }
 
     /// A slot past all who wait, as long as no more than `most` are taken: for what is too small to be a
     /// part.
     pub(crate) fn acquire_bypassing_queue(&self, most: u32) -> Option<Slot> {
-        self.slots.lock().queue.bypass(most).then(|| Slot(Some(self.slots.clone())))
+        self.slots.lock().queue.bypass(most).then(|| Slot { queue: Some(self.slots.clone()), bypasses: true })
     }
 
     /// A worker on `shard` has carried a part by that slot, and `parts` are left: the slot, unless it is
@@ -255,13 +255,16 @@ impl TransferSlots {
     pub(crate) fn keep(&self, mut slot: Slot, parts: u64, shard: usize) -> Option<Slot> {
         let priority = self.priority();
         let mut state = self.slots.lock();
+        if std::mem::take(&mut slot.bypasses) {
+            state.queue.count_bypassing();
+        }
         let (stays, granted) = state.queue.go_on(self.transfer, priority, parts);
         self.slots.pass_on(state, granted, Some(shard));
         match stays {
             true => Some(slot),
             false => {
                 // It has been passed on already.
-                slot.0 = None;
+                slot.queue = None;
                 None
             }
         }
@@ -276,12 +279,25 @@ impl TransferSlots {
 }
 
 /// A slot, given back when it is dropped.
-pub(crate) struct Slot(Option<Arc<SlotQueue>>);
+pub(crate) struct Slot {
+    queue: Option<Arc<SlotQueue>>,
+    /// It was taken past all who wait.
+    bypasses: bool,
+}
+
+impl Slot {
+    fn queued(queue: &Arc<SlotQueue>) -> Slot {
+        Slot { queue: Some(queue.clone()), bypasses: false }
+    }
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Some(slots) = self.0.take() else { return };
+        let Some(slots) = self.queue.take() else { return };
         let mut state = slots.lock();
+        if self.bypasses {
+            state.queue.count_bypassing();
+        }
         let granted = state.queue.finish();
         slots.pass_on(state, granted, None);
     }

@@ -43,6 +43,9 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// GiB resident, 17 s with 0.45).
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
+/// Requests that readers wait for, toward an origin: as many as seed 003's node has readers, twice.
+const AWAITED_MOST: u32 = 2048;
+
 /// How a client's memory is divided, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
@@ -58,6 +61,9 @@ pub(crate) struct MemoryPlan {
     pub(crate) parallel_max: u32,
     /// Why no more.
     pub(crate) parallel_by: ParallelBy,
+    /// The most requests in flight, with small ones that a reader waits for: each reader waits for one, and
+    /// there may be more readers than parts that the link needs.
+    pub(crate) awaited_max: u32,
     /// Open files that the landings of many objects may hold.
     pub(crate) landing_files: u64,
 }
@@ -88,6 +94,13 @@ impl MemoryPlan {
             Some(parallel) => (parallel, ParallelBy::Setting),
             None => most_in_flight(limit / SHARE_OF_CONNECTIONS / each, files.connections),
         };
+        let awaited_max = match settings.parallel {
+            Some(_) => parallel_max,
+            None => {
+                let by_memory = u32::try_from(limit / SHARE_OF_CONNECTIONS / each).unwrap_or(u32::MAX);
+                AWAITED_MOST.min(files.connections).min(by_memory).max(parallel_max)
+            }
+        };
         let fixed = shards + u64::from(parallel_max) * each;
         let set_aside = fixed + 2 * (limit / SHARE_OF_CONTROL);
         if set_aside > limit - limit / SHARE_OF_PARTS {
@@ -109,7 +122,16 @@ impl MemoryPlan {
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
         let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
         let landing_files = files.landings;
-        Ok(MemoryPlan { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
+        Ok(MemoryPlan {
+            limit,
+            set_aside,
+            names,
+            answer,
+            parallel_max,
+            parallel_by,
+            awaited_max,
+            landing_files,
+        })
     }
 
     /// What parts that wait to be read may hold, of all streams together.
@@ -189,6 +211,8 @@ mod tests {
         let plan = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
         assert_eq!((plan(Some(9)).parallel_max, plan(Some(9)).parallel_by), (9, ParallelBy::Setting));
         assert_eq!((plan(None).parallel_max, plan(None).parallel_by), (28, ParallelBy::Memory));
+        assert_eq!((plan(Some(9)).awaited_max, plan(None).awaited_max), (9, 28));
+        assert_eq!(of(&settings(2 << 30, None, 1)).expect("enough").awaited_max, AWAITED_MOST);
         let few = OpenFiles::of(64, 5, 1);
         let plan = |parallel| MemoryPlan::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
         let by_files = (few.connections, ParallelBy::Files);

@@ -65,7 +65,7 @@ pub(crate) async fn run_lead(shard: Rc<Shard>, hold: TransferGuard, seat: Option
     if seat.is_some() {
         hold.transfer.gate.keep_time();
     }
-    run_until_stopped(&*hold, lead(&shard, &hold)).await;
+    run_until_stopped(&*hold, lead(&shard, &hold, None)).await;
 }
 
 /// Carries parts until none is left, or another's turn has come.
@@ -81,15 +81,19 @@ pub(crate) async fn run_segment(shard: Rc<Shard>, hold: TransferGuard, _seat: Se
     hold.transfer.gate.keep_time();
     let running: &Download = &hold;
     run_until_stopped(running, async {
-        let Some(bytes) = running.range().map(|range| range.end - range.start) else {
-            return lead(&shard, &hold).await;
-        };
+        let slots = &running.transfer.slots;
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to
         // end.
-        let slots = &running.transfer.slots;
-        let is_small = bytes <= SMALL_BYTES && slots.priority() == Priority::Awaited;
-        let most = shard.shared.memory_plan.parallel_max;
-        let slot = if is_small { slots.acquire_bypassing_queue(most) } else { None };
+        let slot_of_small = || {
+            let is_awaited = slots.priority() == Priority::Awaited;
+            let most = shard.shared.memory_plan.awaited_max;
+            if is_awaited { slots.acquire_bypassing_queue(most) } else { None }
+        };
+        let Some(bytes) = running.range().map(|range| range.end - range.start) else {
+            // A reader asks for the whole of what is small alone.
+            return lead(&shard, &hold, slot_of_small()).await;
+        };
+        let slot = if bytes <= SMALL_BYTES { slot_of_small() } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await.map(drop),
             None => Ok(()),
@@ -156,14 +160,14 @@ async fn work(
     Ok(())
 }
 
-async fn lead(shard: &Rc<Shard>, hold: &TransferGuard) -> Result<(), Error> {
+async fn lead(shard: &Rc<Shard>, hold: &TransferGuard, slot: Option<Slot>) -> Result<(), Error> {
     let running: &Download = hold;
     let mut working = running.transfer.working();
-    let (mut answer, mut slot) = first_answer(shard, running).await?;
+    let (mut answer, mut slot) = first_answer(shard, running, slot).await?;
     if answer.head.status == 200 && running.was_guessed_small(answer.head.object_bytes()) {
         running.object.ask_for_ranges();
         drop((answer, slot));
-        (answer, slot) = first_answer(shard, running).await?;
+        (answer, slot) = first_answer(shard, running, None).await?;
     }
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
@@ -245,8 +249,12 @@ async fn lead_single(
 }
 
 /// Asks for the first part of the span, which tells size and version; retries like any part. With the slot
-/// that it has.
-async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response, Slot), Error> {
+/// that it has, which may be given.
+async fn first_answer(
+    shard: &Rc<Shard>,
+    running: &Download,
+    mut given: Option<Slot>,
+) -> Result<(Response, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
     let mut asked = match &running.span {
@@ -260,7 +268,10 @@ async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Response
     };
     let mut attempts = Attempts::default();
     loop {
-        let slot = running.transfer.slots.acquire().await;
+        let slot = match given.take() {
+            Some(slot) => slot,
+            None => running.transfer.slots.acquire().await,
+        };
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
                 Ok(()) => return Ok((answer, slot)),
