@@ -14,6 +14,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-engine", 1),
     ("flatout-tree", 2),
     ("flatout-cache", 2),
+    ("flatout-volume", 3),
     ("flatout-mount", 3),
     ("flatout-ambient", 3),
     ("flatout-server", 3),
