@@ -9,7 +9,8 @@ use flatout_engine::Error;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::identity::{MountIdentity, NO_DEVICE, local};
+use crate::identity::{MountIdentity, NO_DEVICE, ShownDevice, local};
+use crate::image::DetachedRoot;
 use crate::options::{KernelOptions, Options, TYPE, kernel_options};
 use crate::point::MountPoint;
 use crate::{fusermount, inherited_fd, table, tuning};
@@ -22,6 +23,8 @@ pub(crate) struct Attached {
     /// Whether the kernel's thread numbers are those of this process's namespace: they are those of the
     /// mounting process's.
     pub knows_pids: bool,
+    /// Of a connection that serves an image, until that is mounted.
+    pub root: Option<DetachedRoot>,
 }
 
 pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
@@ -30,14 +33,21 @@ pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
 
 fn attach_at(options: &Options) -> Result<Attached, Error> {
     let kernel = kernel_options(&options.options)?;
+    if options.image.is_some_and(|image| image.replaces.is_some()) {
+        return attach_image(options, &options.mount_point);
+    }
     let point = MountPoint::look(&options.mount_point, kernel.nonempty)?.cleared(kernel.nonempty)?;
     if let Some(number) = point.descriptor() {
         let device = inherited_fd::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
         let point = number.and_then(table::of_device).map(|mount| mount.point);
-        return Ok(Attached { device, identity: MountIdentity { point, device: number }, knows_pids: false });
+        let identity = MountIdentity { point, device: number, image: None };
+        return Ok(Attached { device, identity, knows_pids: false, root: None });
     }
     let point = point.path();
+    if options.image.is_some() {
+        return attach_image(options, point);
+    }
     let device = match open_device() {
         // If root may not open it, fusermount3 may not either.
         Err(Errno::PERM | Errno::ACCESS) if !rustix::process::geteuid().is_root() => None,
@@ -49,8 +59,20 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
     };
     let device = device.map_or_else(|| fusermount::mount(point, options, &kernel), Ok)?;
     let number = table::at(point).map(|mount| mount.device);
-    let identity = MountIdentity { point: Some(point.to_owned()), device: number };
-    Ok(Attached { device, identity, knows_pids: true })
+    let identity = MountIdentity { point: Some(point.to_owned()), device: number, image: None };
+    Ok(Attached { device, identity, knows_pids: true, root: None })
+}
+
+/// A connection that serves an image for `point`.
+pub(crate) fn attach_image(options: &Options, point: &Path) -> Result<Attached, Error> {
+    let device = open_device().map_err(no_device)?;
+    let root = DetachedRoot::new(&device, &options.source).map_err(refused)?;
+    let number = root.device();
+    let image = Some(ShownDevice::default());
+    // Without a place, for a look at it, it is mounted nowhere.
+    let point = (!point.as_os_str().is_empty()).then(|| point.to_owned());
+    let identity = MountIdentity { point, device: number, image };
+    Ok(Attached { device, identity, knows_pids: true, root: Some(root) })
 }
 
 fn open_device() -> Result<OwnedFd, Errno> {

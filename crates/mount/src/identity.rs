@@ -1,10 +1,12 @@
 //! Where a connection is mounted, and errors of system calls.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use flatout_engine::{Error, ErrorKind, plain as words};
 
+use crate::table::{self, MountEntry};
 use crate::tuning;
 
 /// Where a connection is mounted, as far as known.
@@ -12,8 +14,41 @@ use crate::tuning;
 pub(crate) struct MountIdentity {
     /// Without links, so that it can be unmounted without looking at it.
     pub point: Option<PathBuf>,
-    /// The device number of its files.
+    /// The device number of the connection, which its files have, too, unless they are an image.
     pub device: Option<tuning::DeviceNumber>,
+    /// What is mounted there is an image that the connection serves.
+    pub image: Option<ShownDevice>,
+}
+
+impl MountIdentity {
+    /// The device number of what is mounted there.
+    pub fn shown(&self) -> Option<tuning::DeviceNumber> {
+        match (&self.image, &self.point) {
+            (None, _) => self.device,
+            (Some(image), Some(point)) => image.at(point),
+            (Some(_), None) => None,
+        }
+    }
+}
+
+/// The device of the mount that users see, once it is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownDevice(Arc<OnceLock<tuning::DeviceNumber>>);
+
+impl ShownDevice {
+    pub fn set(&self, device: Option<tuning::DeviceNumber>) {
+        if let Some(device) = device {
+            self.0.get_or_init(|| device);
+        }
+    }
+
+    /// It; the first time it is looked for at the mount point.
+    pub fn at(&self, point: &Path) -> Option<tuning::DeviceNumber> {
+        self.0.get().copied().or_else(|| {
+            let device = table::at(point).filter(MountEntry::is_image)?.device;
+            Some(*self.0.get_or_init(|| device))
+        })
+    }
 }
 
 /// The hint where /dev/fuse cannot be opened.

@@ -30,6 +30,18 @@ pub struct Options {
     pub read_ahead_bytes: Option<u64>,
     /// `ro`, `noexec`, `relatime` and the like, and `nonempty`.
     pub options: Vec<String>,
+    /// The root has one file, [`crate::IMAGE_NAME`], and the mount point gets the EROFS image that it is.
+    pub image: Option<ImageOptions>,
+}
+
+/// How an image is mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageOptions {
+    /// Data bypass the page cache of the connection: they are kept once, by EROFS.
+    pub direct: bool,
+    /// The mount point has an older image with this device number, which this one takes out of sight. Files
+    /// of it that are open stay as they are.
+    pub replaces: Option<(u32, u32)>,
 }
 
 /// The kernel refuses whatever would write.
@@ -47,6 +59,7 @@ impl Options {
             max_background: 128,
             read_ahead_bytes: Some(4 << 20),
             options: Vec::new(),
+            image: None,
         }
     }
 

@@ -56,7 +56,7 @@ impl MountPoint {
     /// Unmounts what killed daemons have left there.
     pub(crate) fn cleared(mut self, nonempty: bool) -> Result<MountPoint, Error> {
         while let PointKind::Stale(device) = self.kind {
-            detach(&self.path, &MountIdentity { point: None, device: Some(device) }, true)?;
+            detach(&self.path, &MountIdentity { device: Some(device), ..MountIdentity::default() }, true)?;
             self = look(&self.path, nonempty)?;
         }
         Ok(self)
@@ -72,7 +72,7 @@ fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
     let bare: PathBuf = path.components().collect();
     let path = bare.canonicalize().map_err(|error| unreadable(path, &error))?;
     // The table first: looking at the mount itself may wait for a daemon that does not answer.
-    if let Some(mount) = table::at(&path).filter(|mount| mount.kind == TYPE) {
+    if let Some(mount) = table::at(&path).filter(|mount| mount.kind == TYPE || mount.is_image()) {
         return match daemon_at(&path) {
             DaemonState::Dead => Ok(MountPoint { path, kind: PointKind::Stale(mount.device) }),
             DaemonState::Alive | DaemonState::Silent => {

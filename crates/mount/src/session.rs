@@ -18,6 +18,7 @@ use crate::device::{ConnectionEnd, Device, DeviceRead};
 use crate::dispatch::Dispatcher;
 use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
+use crate::image::DetachedRoot;
 use crate::init::{Negotiated, SessionLimits, SessionParameters, negotiate};
 use crate::interrupts::Interrupts;
 use crate::options::Options;
@@ -153,8 +154,14 @@ impl UnservedMount {
     /// A connection that is not mounted, for tests.
     #[doc(hidden)]
     pub fn of_descriptor(device: OwnedFd, options: Options) -> UnservedMount {
-        let attached = Attached { device, identity: MountIdentity::default(), knows_pids: true };
+        let attached = Attached { device, identity: MountIdentity::default(), knows_pids: true, root: None };
         UnservedMount { attached: Some(attached), options }
+    }
+
+    /// A connection that serves an image, and its root: the caller mounts that.
+    pub(crate) fn of_image(mut attached: Attached, options: Options) -> (UnservedMount, DetachedRoot) {
+        let root = attached.root.take().expect("it serves an image");
+        (UnservedMount { attached: Some(attached), options }, root)
     }
 
     /// Serves these files. INIT is done when this returns.
@@ -167,6 +174,12 @@ impl UnservedMount {
         let unmounter = Unmounter::of(attached.identity, &connection, false);
         let served = first_request(&connection.device, &self.options).and_then(|agreed| {
             serve(connection, files, observer, &self.options, &unmounter, (agreed, attached.knows_pids))
+        });
+        let served = served.and_then(|session| {
+            if let (Some(root), Some(image)) = (attached.root, self.options.image) {
+                root.show(&self.options, image, unmounter.identity.image.as_ref())?;
+            }
+            Ok(session)
         });
         if served.is_err() {
             // The first error says more than an error of this could.
@@ -479,9 +492,14 @@ impl Unmounter {
         }
     }
 
+    /// The device number of what is mounted, major and minor, if it is known.
+    pub fn device(&self) -> Option<tuning::DeviceNumber> {
+        self.identity.shown()
+    }
+
     /// What keeps an unmounted session from its end; empty if it is over. Waits at most two seconds.
     pub fn holders(&self) -> Vec<MountHolder> {
-        let seen = match (self.identity.device, &self.identity.point) {
+        let seen = match (self.identity.shown(), &self.identity.point) {
             (Some(device), Some(point)) => holders::holders(device, point),
             _ => Vec::new(),
         };

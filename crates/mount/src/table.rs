@@ -4,6 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+/// The name of the file that is an image, by which mounts of images are told from others: the kernel shows
+/// its path as their source.
+pub const IMAGE_NAME: &str = "flatout-image";
+
+/// The type of such a mount.
+pub(crate) const IMAGE_TYPE: &str = "erofs";
+
 /// A row of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
@@ -23,14 +30,16 @@ pub struct MountEntry {
     pub lowers: Vec<PathBuf>,
 }
 
+impl MountEntry {
+    /// Whether it is an image that Flatout serves.
+    pub fn is_image(&self) -> bool {
+        self.kind == IMAGE_TYPE && self.source.ends_with(&format!("/{IMAGE_NAME}"))
+    }
+}
+
 /// The mount that is visible at this path: the last one of several.
 pub fn at(point: &Path) -> Option<MountEntry> {
     all().into_iter().rfind(|mount| mount.point == point)
-}
-
-/// Every mount of this kind, the oldest first.
-pub(crate) fn of_kind(kind: &str) -> Vec<MountEntry> {
-    all().into_iter().filter(|mount| mount.kind == kind).collect()
 }
 
 /// Where a connection of FUSE is mounted.

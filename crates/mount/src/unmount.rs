@@ -38,7 +38,11 @@ impl ExistingMount {
     /// All mounts of this user. Does not wait for their daemons.
     pub fn all() -> Vec<ExistingMount> {
         let user = rustix::process::getuid().as_raw();
-        let own = table::of_kind(TYPE).into_iter().filter(|mount| mount.user == Some(user));
+        let own = table::all().into_iter().filter(|mount| match mount.is_image() {
+            // Only root can mount one.
+            true => user == 0,
+            false => mount.kind == TYPE && mount.user == Some(user),
+        });
         own.map(ExistingMount::of).collect()
     }
 
@@ -82,7 +86,7 @@ impl ExistingMount {
     /// # Errors
     /// `LocalIo` if it is in use, or the system refuses.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
-        detach(&self.point, &MountIdentity { point: None, device: Some(self.device) }, lazy)
+        detach(&self.point, &MountIdentity { device: Some(self.device), ..MountIdentity::default() }, lazy)
             .map_err(|error| error.during("umount", self.point.display()))
     }
 }
@@ -96,7 +100,7 @@ pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
 }
 
 fn find(path: &Path) -> Result<ExistingMount, Error> {
-    let shows = "`findmnt -t fuse.flatout` shows what is mounted";
+    let shows = "`findmnt -t fuse.flatout,erofs` shows what is mounted";
     // With a slash at its end, the path would ask the file system that is mounted there; umount(2) does not.
     let bare: PathBuf = path.components().collect();
     let point = bare.canonicalize().map_err(|error| match error.kind() {
@@ -106,7 +110,7 @@ fn find(path: &Path) -> Result<ExistingMount, Error> {
     let Some(mount) = table::at(&point) else {
         return Err(Error::new(ErrorKind::Usage, "nothing is mounted there").with_hint(shows));
     };
-    if mount.kind != TYPE {
+    if mount.kind != TYPE && !mount.is_image() {
         let cause = format!("is a mount of {}, not of Flatout", mount.kind);
         return Err(Error::new(ErrorKind::Usage, cause)
             .with_hint(format!("`umount {}` ends those of others", quoted(&point))));
@@ -116,8 +120,8 @@ fn find(path: &Path) -> Result<ExistingMount, Error> {
 
 /// Unmounts the mount with this device; nothing if it is gone already.
 pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Result<(), Error> {
-    let ours =
-        || table::at(point).is_some_and(|mount| identity.device.is_none_or(|device| device == mount.device));
+    let device = identity.shown();
+    let ours = || table::at(point).is_some_and(|mount| device.is_none_or(|device| device == mount.device));
     if !ours() {
         return Ok(());
     }
@@ -127,14 +131,14 @@ pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Resu
             Err(_) if !ours() => Ok(()),
             Err(_) if !lazy && daemon_at(point) == DaemonState::Dead => fusermount::unmount(point, true),
             // Its words for EBUSY are the C library's.
-            Err(error) if error.cause().contains("busy") => Err(busy(point, identity.device)),
+            Err(error) if error.cause().contains("busy") => Err(busy(point, device)),
             ended => ended,
         },
         // Files of a dead mount are open somewhere. They are useless.
         Err(Errno::BUSY) if !lazy && daemon_at(point) == DaemonState::Dead => {
             by_umount(point, true).map_err(|errno| local("it cannot be unmounted", errno))
         }
-        Err(Errno::BUSY) => Err(busy(point, identity.device)),
+        Err(Errno::BUSY) => Err(busy(point, device)),
         Err(_) if !ours() => Ok(()),
         Err(errno) => Err(local("it cannot be unmounted", errno)),
     }

@@ -12,7 +12,7 @@ use rustix::net::{
 
 /// Longer ones are of a program that is not ours.
 const BYTES_MAX: usize = 1 << 20;
-const DESCRIPTORS_MAX: usize = 2;
+const DESCRIPTORS_MAX: usize = 3;
 
 /// # Errors
 /// The other side is gone, or the system's.

@@ -4,6 +4,7 @@
 mod message;
 mod table;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,8 @@ pub use table::SharedMemory;
 
 use crate::attach::attach;
 use crate::device::Device;
-use crate::identity::{MountIdentity, local};
+use crate::identity::{MountIdentity, ShownDevice, local};
+use crate::image::DetachedRoot;
 use crate::init::SessionParameters;
 use crate::options::Options;
 use crate::session::{self, Session, TakeOver};
@@ -32,6 +34,11 @@ pub struct LastingMount {
     pub(crate) device: OwnedFd,
     pub(crate) about: About,
     table: Arc<SharedMemory>,
+    /// Of one that serves an image, until that is mounted.
+    root: Option<DetachedRoot>,
+    image: Option<ShownDevice>,
+    /// The file that everything the kernel knows comes from, for whoever serves it.
+    content: Option<Arc<File>>,
 }
 
 /// What travels beside the two descriptors.
@@ -41,6 +48,9 @@ pub(crate) struct About {
     format: u32,
     point: Option<PathBuf>,
     device: Option<DeviceNumber>,
+    /// It serves an image.
+    #[serde(default)]
+    is_image: bool,
     pub knows_pids: bool,
     pub parameters: SessionParameters,
 }
@@ -57,6 +67,7 @@ impl LastingMount {
         let attached = attach(options)?;
         let identity = attached.identity.clone();
         let begun = LastingMount::begin(attached.device, &identity, attached.knows_pids, options);
+        let begun = begun.map(|mount| LastingMount { root: attached.root, ..mount });
         if begun.is_err()
             && let Some(point) = &identity.point
         {
@@ -90,9 +101,36 @@ impl LastingMount {
         let parameters = session::first_request(&device, options)?;
         // Whoever serves it may not be allowed to.
         session::raise_read_ahead(&parameters, options, identity.device);
-        let MountIdentity { point, device: number } = identity.clone();
-        let about = About { format: LastingMount::FORMAT, point, device: number, knows_pids, parameters };
-        Ok(LastingMount { device: device.into_descriptor(), about, table: Arc::new(table) })
+        let MountIdentity { point, device: number, image } = identity.clone();
+        let (format, is_image) = (LastingMount::FORMAT, image.is_some());
+        let about = About { format, point, device: number, is_image, knows_pids, parameters };
+        let (device, table) = (device.into_descriptor(), Arc::new(table));
+        Ok(LastingMount { device, about, table, root: None, image, content: None })
+    }
+
+    /// Its content comes from this file: whoever serves it gets it, too, whatever its name has by then.
+    #[must_use]
+    pub fn with_content(mut self, file: File) -> LastingMount {
+        self.content = Some(Arc::new(file));
+        self
+    }
+
+    /// The file that its content comes from.
+    pub fn content(&self) -> Option<&Arc<File>> {
+        self.content.as_ref()
+    }
+
+    /// Mounts the image that it serves, if it does, and somebody answers by now.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn show(&mut self, options: &Options) -> Result<(), Error> {
+        match (self.root.take(), options.image) {
+            (Some(root), Some(image)) => root
+                .show(options, image, self.image.as_ref())
+                .map_err(|error| error.during("mount", options.mount_point.display())),
+            _ => Ok(()),
+        }
     }
 
     /// What the kernel knows of the tree, for whoever serves it.
@@ -107,7 +145,12 @@ impl LastingMount {
 
     /// Major and minor of its files, if they are known.
     pub fn device(&self) -> Option<(u32, u32)> {
-        self.about.device
+        self.identity().shown()
+    }
+
+    /// Whether it serves an image.
+    pub fn is_image(&self) -> bool {
+        self.about.is_image
     }
 
     /// Whether the kernel sends requests again that a process has read and not answered (Linux 6.9).
@@ -126,7 +169,8 @@ impl LastingMount {
     /// The system's.
     pub fn try_clone(&self) -> io::Result<LastingMount> {
         let device = self.device.try_clone()?;
-        Ok(LastingMount { device, about: self.about.clone(), table: self.table.clone() })
+        let (about, table, image) = (self.about.clone(), self.table.clone(), self.image.clone());
+        Ok(LastingMount { device, about, table, root: None, image, content: self.content.clone() })
     }
 
     /// Hands it to another process as well.
@@ -136,7 +180,9 @@ impl LastingMount {
     pub fn send(&self, socket: &UnixStream) -> io::Result<()> {
         let about = serde_json::to_vec(&self.about)?;
         let table = self.table.descriptor()?;
-        message::send(socket, &about, &[self.device.as_fd(), table.as_fd()])
+        let mut descriptors = vec![self.device.as_fd(), table.as_fd()];
+        descriptors.extend(self.content.iter().map(|file| file.as_fd()));
+        message::send(socket, &about, &descriptors)
     }
 
     /// Takes it from another process.
@@ -150,11 +196,15 @@ impl LastingMount {
         if format.format != LastingMount::FORMAT {
             return Err(foreign("the other program is of a version that cannot hand a mount to this one"));
         }
-        let about = serde_json::from_slice(&about)?;
-        let Ok([device, table]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+        let about: About = serde_json::from_slice(&about)?;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(device), Some(table)) = (descriptors.next(), descriptors.next()) else {
             return Err(foreign("descriptors are missing"));
         };
-        Ok(LastingMount { device, about, table: Arc::new(SharedMemory::of(table)?) })
+        let content = descriptors.next().map(|file| Arc::new(File::from(file)));
+        let image = about.is_image.then(ShownDevice::default);
+        let table = Arc::new(SharedMemory::of(table)?);
+        Ok(LastingMount { device, about, table, root: None, image, content })
     }
 
     /// Serves these files. `takes_over`: another process has served it, and these files go on with its table;
@@ -170,13 +220,17 @@ impl LastingMount {
         takes_over: bool,
     ) -> Result<Session, Error> {
         let identity = self.identity();
-        let LastingMount { device, about, table } = self;
+        let LastingMount { device, about, table, .. } = self;
         let lasting = TakeOver { parameters: about.parameters, table, takes_over };
         session::serve_lasting((device, identity, about.knows_pids), files, observer, options, lasting)
     }
 
     pub(crate) fn identity(&self) -> MountIdentity {
-        MountIdentity { point: self.about.point.clone(), device: self.about.device }
+        MountIdentity {
+            point: self.about.point.clone(),
+            device: self.about.device,
+            image: self.image.clone(),
+        }
     }
 
     /// Unmounts it, without anybody who serves it; an error if it is in use.
