@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod endpoints;
+mod files;
 mod foreign;
 mod http;
+mod image_support;
 mod libfuse;
 mod limited;
 mod log;
@@ -23,18 +25,23 @@ mod prometheus;
 mod renames;
 mod running;
 mod session;
+mod sessions;
 mod stalls;
 pub mod stats;
 mod tables;
 mod unfinished;
 
 pub use endpoints::{MetricsEndpoint, StatsFn, StatusEndpoints, is_own_folder};
+pub use files::MountedFiles;
+pub use image_support::image_support;
 pub use limited::{Limited, says};
 pub use log::{MountLog, open_first_log, open_log};
 pub use options::{MountOptions, OptionError};
-pub use plan::{MountPlan, MountSource};
+pub use plan::{IndexRoot, MountPlan, MountRoot, MountSource};
 pub use renames::end_renames;
 pub use running::{RunningMount, running_mounts, stats_of};
 pub use session::{
-    Handover, MountSession, NotNow, Shutdown, StandingMount, lasting_mount, list_root, staged_of, take_over,
+    Handover, MountSession, NotNow, Shutdown, StandingMount, begin_kept, lasting_mount, list_root, show,
+    staged_of, take_over,
 };
+pub use sessions::Renewal;

@@ -33,6 +33,21 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// The index whose image is mounted.
+    pub fn image(&self) -> Option<&IndexRoot> {
+        match &self.source.root {
+            MountRoot::Index(index) if index.is_image => Some(index),
+            MountRoot::Index(_) | MountRoot::Tree(_) => None,
+        }
+    }
+
+    /// Of an index that another process serves by an image, or as a tree.
+    pub fn serve_as_before(&mut self, is_image: bool) {
+        if let MountRoot::Index(index) = &mut self.source.root {
+            index.is_image = is_image;
+        }
+    }
+
     /// The source and its origin, as the next mount of both has them.
     pub(crate) fn identity(&self) -> (String, String) {
         let settings = &self.settings;
@@ -74,7 +89,8 @@ impl MountPlan {
         options: &MountOptions,
     ) -> MountPlan {
         let nonempty = options.nonempty.then(|| "nonempty".to_owned());
-        let read_only = settings.mount.read_only.then(|| "ro".to_owned());
+        let is_index = matches!(source.root, MountRoot::Index(_));
+        let read_only = (settings.mount.read_only || is_index).then(|| "ro".to_owned());
         MountPlan {
             source,
             mount_point,
@@ -88,20 +104,44 @@ impl MountPlan {
     }
 }
 
-/// Every bucket, a bucket, or what lies below a folder of it. Displays as people read it, with secrets
-/// masked.
+/// Every bucket, a bucket, what lies below a folder of it, or an index. Displays as people read it, with
+/// secrets masked.
 #[derive(Clone, Debug)]
 pub struct MountSource {
-    pub root: TreeRoot,
+    pub root: MountRoot,
     pub dialect: Dialect,
     shown: String,
 }
 
+/// What the root of a mount shows.
+#[derive(Clone, Debug)]
+pub enum MountRoot {
+    Tree(TreeRoot),
+    Index(IndexRoot),
+}
+
+/// The files of an index.
+#[derive(Clone, Debug)]
+pub struct IndexRoot {
+    pub path: PathBuf,
+    /// EROFS shows them; otherwise FUSE does.
+    pub is_image: bool,
+    /// Content is in the page cache of EROFS alone, and read as programs ask for it: for files that are read
+    /// whole or here and there. Otherwise the kernel reads ahead, past the end of small files, too.
+    pub is_direct: bool,
+}
+
 impl MountSource {
+    /// The files of an index, whose source has this dialect.
+    pub fn index(index: IndexRoot, dialect: Dialect) -> MountSource {
+        let shown = index.path.display().to_string();
+        MountSource { root: MountRoot::Index(index), dialect, shown }
+    }
+
     /// Every bucket of the account.
     pub fn buckets(dialect: Dialect) -> MountSource {
         let scheme = if dialect == Dialect::Oss { "oss://" } else { "s3://" };
-        MountSource { root: TreeRoot::Buckets(dialect), dialect, shown: scheme.to_owned() }
+        MountSource { root: MountRoot::Tree(TreeRoot::Buckets(dialect)), dialect, shown: scheme.to_owned() }
     }
 
     /// A bucket, or what lies below a prefix. A prefix is a folder, with or without a slash at its end.
@@ -121,7 +161,7 @@ impl MountSource {
         };
         let location = location.with_key(folder).expect("what is in a bucket takes another key");
         let (dialect, shown) = (Dialect::of(&location), location.to_string());
-        Ok(MountSource { root: TreeRoot::Under(location), dialect, shown })
+        Ok(MountSource { root: MountRoot::Tree(TreeRoot::Under(location)), dialect, shown })
     }
 }
 
@@ -142,7 +182,7 @@ mod tests {
             let source = under(typed).unwrap();
             assert_eq!(source.to_string(), shown);
             assert!(
-                matches!(source.root, TreeRoot::Under(location) if location.to_string() == shown),
+                matches!(source.root, MountRoot::Tree(TreeRoot::Under(at)) if at.to_string() == shown),
                 "{typed}"
             );
         };
@@ -152,7 +192,7 @@ mod tests {
         for (dialect, shown) in [(Dialect::S3, "s3://"), (Dialect::Oss, "oss://")] {
             let source = MountSource::buckets(dialect);
             assert_eq!(source.to_string(), shown);
-            assert!(matches!(source.root, TreeRoot::Buckets(of) if of == dialect));
+            assert!(matches!(source.root, MountRoot::Tree(TreeRoot::Buckets(of)) if of == dialect));
         }
         let web = under("http://host/x").unwrap_err();
         assert!(web.to_string().starts_with("mount: http://host/x: a web server"), "{web}");

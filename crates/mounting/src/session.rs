@@ -4,39 +4,44 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
+use flatout_erofs::Index;
 use flatout_mount::{
-    Granted, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter,
+    Granted, ImageOptions, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Unmounter,
 };
-use flatout_settings::Settings;
 use flatout_tree::{
     AttributeKeeping, Config, RenameJournal, StagedLeft, StagingFolder, Tell, Tree, TreeRoot, UploadNotes,
 };
+use flatout_volume::{Objects, index_error, open_index};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
+use crate::files::MountedFiles;
 use crate::log::MountLog;
-use crate::plan::MountPlan;
+use crate::plan::{IndexRoot, MountPlan, MountRoot};
 use crate::renames::{RenameRecords, end_renames_of_standing};
+use crate::sessions::{Renewal, Sessions};
 use crate::stalls;
-use crate::stats::{self, MountStats, ProcessStats};
 use crate::unfinished::{self, Unfinished};
 
 /// Of the memory, what files that are kept whole until they are closed may take.
 const SHARE_OF_BUFFERS: u64 = 4;
 
 /// Files that are named; of more there is only a count.
-const NAMED_MOST: usize = 5;
+pub(crate) const NAMED_MOST: usize = 5;
+
+/// Requests for the data of an image that may be pending: two for each of 1,024 readers.
+const OF_AN_IMAGE: u16 = 2048;
 
 /// How far the kernel reads ahead by default.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 
-/// Lists the root, and returns the tree with a line to show about it, if there is one. Nothing is mounted.
-/// This blocks for as long as the origin takes: a caller that may have to give up runs it on a thread of its
-/// own. Without a log nothing is to be mounted, and what was staged is left alone.
+/// Lists the root, and returns its files with a line to show about it, if there is one. Nothing is mounted.
+/// Of an index nothing is asked. This blocks for as long as the origin takes: a caller that may have to give
+/// up runs it on a thread of its own. Without a log nothing is to be mounted, and what was staged is left
+/// alone.
 ///
 /// # Errors
 /// The origin's refusal, the source is an object, or the folder for staged files cannot be written to.
@@ -44,11 +49,45 @@ pub fn list_root(
     client: &Arc<Client>,
     plan: &MountPlan,
     log: Option<&Arc<MountLog>>,
-) -> Result<(Tree, Option<String>), Error> {
+) -> Result<(MountedFiles, Option<String>), Error> {
+    let root = match &plan.source.root {
+        MountRoot::Index(index) => return Ok((open(client, index)?, None)),
+        MountRoot::Tree(root) => root,
+    };
     let config = Config { staging: staging(plan, log)?, ..config(plan) };
-    let tree = Tree::new(client.clone(), plan.source.root.clone(), config).map_err(refused_root)?;
-    let note = look_for_object(client, &plan.source.root, &tree)?;
-    Ok((tree, note))
+    let tree = Tree::new(client.clone(), root.clone(), config).map_err(refused_root)?;
+    let note = look_for_object(client, root, &tree)?;
+    Ok((MountedFiles::Tree(Arc::new(tree)), note))
+}
+
+/// The index that the mount was begun with, whatever its name has by now.
+fn open_kept(client: &Arc<Client>, index: &IndexRoot, mount: &LastingMount) -> Result<MountedFiles, Error> {
+    let about = |error: Error| error.during("mount", index.path.display());
+    let Some(kept) = mount.content() else { return open(client, index) };
+    let file = kept.try_clone().map_err(|error| about(Error::new(ErrorKind::LocalIo, plain(&error))))?;
+    let opened = Index::open(file).map_err(|error| about(index_error(&error)))?;
+    Ok(MountedFiles::of_index(Objects::new(opened, client.clone())?, mount.is_image()))
+}
+
+/// What a mount begins with that another process keeps: of an index, that which the keeper has.
+///
+/// # Errors
+/// As [`take_over`].
+pub fn begin_kept(
+    files: MountedFiles,
+    client: &Arc<Client>,
+    plan: &MountPlan,
+    mount: &LastingMount,
+) -> Result<MountedFiles, Error> {
+    match &plan.source.root {
+        MountRoot::Index(index) => open_kept(client, index, mount),
+        MountRoot::Tree(_) => Ok(files),
+    }
+}
+
+fn open(client: &Arc<Client>, index: &IndexRoot) -> Result<MountedFiles, Error> {
+    let objects = Objects::new(open_index("mount", &index.path)?, client.clone())?;
+    Ok(MountedFiles::of_index(objects, index.is_image))
 }
 
 /// Goes on with the tree of another process. Nothing is asked of the origin, unless renames of folders were
@@ -61,13 +100,17 @@ pub fn take_over(
     plan: &MountPlan,
     mount: &LastingMount,
     log: &Arc<MountLog>,
-) -> Result<Tree, Error> {
+) -> Result<MountedFiles, Error> {
+    let root = match &plan.source.root {
+        MountRoot::Index(index) => return open_kept(client, index, mount),
+        MountRoot::Tree(root) => root,
+    };
     client.know_origins();
     // A rename that is asked for again is to find it whole, or not begun; until then it waits.
     end_renames_of_standing(client, plan, log);
     let config = Config { staging: staging(plan, Some(log))?, ..config(plan) };
-    let tree = Tree::take_over(client.clone(), plan.source.root.clone(), config, mount.table());
-    tree.ok_or_else(|| {
+    let tree = Tree::take_over(client.clone(), root.clone(), config, mount.table());
+    tree.map(|tree| MountedFiles::Tree(Arc::new(tree))).ok_or_else(|| {
         let cause = "what the kernel knows of it was not kept whole: there was not enough memory";
         Error::new(ErrorKind::LocalIo, cause)
             .during("mount", plan.mount_point.display())
@@ -80,7 +123,22 @@ pub fn take_over(
 /// # Errors
 /// The kernel's refusal of the mount.
 pub fn lasting_mount(plan: &MountPlan) -> Result<LastingMount, Error> {
-    LastingMount::new(&options(plan))
+    let mount = LastingMount::new(&options(plan))?;
+    let MountRoot::Index(index) = &plan.source.root else { return Ok(mount) };
+    // Its name may be another index's when a process takes over.
+    let file = std::fs::File::open(&index.path).map_err(|error| {
+        let _ = mount.unmount(true);
+        Error::new(ErrorKind::LocalIo, plain(&error)).during("mount", index.path.display())
+    })?;
+    Ok(mount.with_content(file))
+}
+
+/// Mounts the image that a lasting mount serves, once it is served. Of other mounts nothing is left to do.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn show(mount: &mut LastingMount, plan: &MountPlan) -> Result<(), Error> {
+    mount.show(&options(plan))
 }
 
 /// The caller has not asked for a listing: it is the mount that failed.
@@ -199,9 +257,8 @@ pub struct StandingMount {
 
 /// A folder that is mounted and served. Dropping it ends the mount; its status can be asked for until then.
 pub struct MountSession {
-    served: Option<flatout_mount::Session>,
+    sessions: Arc<Sessions>,
     stats: StatsFn,
-    plan: MountPlan,
     handover: Handover,
     log: Arc<MountLog>,
     _stalls: mpsc::Sender<()>,
@@ -216,36 +273,34 @@ impl MountSession {
     /// The kernel's refusal of the mount.
     pub fn start(
         plan: MountPlan,
-        tree: Tree,
+        files: MountedFiles,
         endpoints: StatusEndpoints,
         log: &Arc<MountLog>,
         shutdown: &Shutdown,
         standing: Option<StandingMount>,
     ) -> Result<MountSession, Error> {
-        let tree = Arc::new(tree);
         let observer = Observer { on_error: Some(Arc::new(error_logger(log))), ..Observer::default() };
-        let timings = observer.timings.clone();
-        let (options, files) = (options(&plan), tree.clone());
-        let served = match standing {
-            None => flatout_mount::mount(&options)?.serve(files, observer)?,
-            Some(StandingMount { mount, takes_over }) => {
-                mount.serve(files, &options, observer, takes_over)?
-            }
-        };
+        let (timings, is_lasting) = (observer.timings.clone(), standing.is_some());
+        let served = files.serve(&plan, observer, standing)?;
         shutdown.may_unmount(served.unmounter());
-        let granted = served.granted().clone();
-        warn_of_short_reads(&granted, &plan.settings, log);
-        let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
-        let handover = Handover { watch: served.watch(), tree: tree.clone() };
-        let kept_plan = plan.clone();
-        let counted =
-            StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
-        let stats: StatsFn = Arc::new(move || counted.now());
+        warn_of_short_reads(served.granted(), &plan, log);
+        let handover = Handover { watch: served.watch(), files: files.clone() };
+        let about = (plan, log.clone(), shutdown.clone());
+        let sessions = Arc::new(Sessions::new(about, timings, (served, files, is_lasting)));
+        let waited = Arc::downgrade(&sessions);
+        let waits = move || waited.upgrade().map(|sessions| sessions.waits()).unwrap_or_default();
+        let stalls = stalls::watch(
+            sessions.plan().source.to_string(),
+            waits,
+            handover.files.client().clone(),
+            log.clone(),
+        );
+        let counted = sessions.clone();
+        let stats: StatsFn = Arc::new(move || counted.stats());
         let endpoints = endpoints.serve(&stats).map_err(|error| no_threads(&error))?;
         Ok(MountSession {
-            served: Some(served),
+            sessions,
             stats,
-            plan: kept_plan,
             handover,
             log: log.clone(),
             _stalls: stalls,
@@ -260,7 +315,9 @@ impl MountSession {
 
     /// Has what killed mounts of this source have left deleted, beside the mount.
     pub fn clear_unfinished(&self) {
-        clear_unfinished(&self.plan, self.handover.tree.client(), &self.log);
+        if self.handover.files.tree().is_some() {
+            clear_unfinished(self.sessions.plan(), self.handover.files.client(), &self.log);
+        }
     }
 
     /// A way to leave the mount to another process.
@@ -268,13 +325,22 @@ impl MountSession {
         self.handover.clone()
     }
 
-    /// Serves until it is unmounted.
+    /// A way to show another index, where one is shown.
+    pub fn renewal(&self) -> Option<Renewal> {
+        let is_index = matches!(self.sessions.plan().source.root, MountRoot::Index(_));
+        is_index.then(|| Renewal(self.sessions.clone()))
+    }
+
+    /// Serves until it is unmounted, and until nobody uses an index that was shown before.
     ///
     /// # Errors
     /// The connection to the kernel broke.
     pub fn wait(&mut self) -> Result<(), Error> {
-        let Some(served) = self.served.take() else { return Ok(()) };
-        let ended = served.wait();
+        let mut ended = Ok(SessionEnd::Unmounted);
+        // A new one is there before the old one can end.
+        while let Some(oldest) = self.sessions.take_oldest() {
+            ended = oldest.wait();
+        }
         self.log.say(match &ended {
             Ok(SessionEnd::Aborted) => "the connection was aborted",
             Ok(_) => "unmounted",
@@ -288,21 +354,31 @@ impl MountSession {
 impl MountSession {
     /// Tries once more what is staged and could not be uploaded.
     fn publish_staged(&self) {
-        let tree = &self.handover.tree;
+        let Some(tree) = self.handover.files.tree() else { return };
         if tree.pending().is_empty() {
             return;
         }
         tree.publish_pending();
         let left = tree.pending();
         if let Some((first, _)) = left.first() {
-            let folder = Path::new(self.plan.settings.mount.staging.as_deref().unwrap_or_default());
+            let folder =
+                Path::new(self.sessions.plan().settings.mount.staging.as_deref().unwrap_or_default());
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             let folder = folder.display();
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             self.log.say(&format!(
                 "{first}{more}: not uploaded, and kept in {folder}: the next mount of {} with that folder uploads it",
-                self.plan.source
+                self.sessions.plan().source
             ));
+        }
+    }
+}
+
+impl Drop for MountSession {
+    fn drop(&mut self) {
+        // Whoever looks at the statistics keeps what they come from.
+        while let Some(session) = self.sessions.take_oldest() {
+            drop(session);
         }
     }
 }
@@ -311,7 +387,7 @@ impl MountSession {
 #[derive(Clone)]
 pub struct Handover {
     watch: SessionWatch,
-    tree: Arc<Tree>,
+    files: MountedFiles,
 }
 
 /// Why the mount cannot be left to another process now.
@@ -354,7 +430,7 @@ impl Handover {
     /// Something would be lost: the mount is served as before.
     pub fn pause(&self, patience: Duration) -> Result<(), NotNow> {
         let is_quiet = self.watch.pause(patience);
-        let unsent = self.tree.unsent();
+        let unsent = self.files.unsent();
         if is_quiet && unsent.is_empty() {
             return Ok(());
         }
@@ -372,7 +448,7 @@ fn no_threads(error: &io::Error) -> Error {
 }
 
 /// Writes to the log why a request failed: the program sees an errno only.
-fn error_logger(log: &Arc<MountLog>) -> impl Fn(&Error) + Send + Sync + use<> {
+pub(crate) fn error_logger(log: &Arc<MountLog>) -> impl Fn(&Error) + Send + Sync + use<> {
     let log = log.clone();
     move |error: &Error| {
         // The program that asked was killed.
@@ -389,14 +465,17 @@ fn error_logger(log: &Arc<MountLog>) -> impl Fn(&Error) + Send + Sync + use<> {
     }
 }
 
-fn options(plan: &MountPlan) -> flatout_mount::Options {
+pub(crate) fn options(plan: &MountPlan) -> flatout_mount::Options {
     let mount = &plan.settings.mount;
     let cores = || std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) as u32;
+    // Both halves of a small file are on their way at once, and the kernel counts them as read ahead.
+    let max_background = mount.max_background.max(if plan.image().is_some() { OF_AN_IMAGE } else { 0 });
     flatout_mount::Options {
+        image: plan.image().map(|index| ImageOptions { direct: index.is_direct, replaces: None }),
         allow_other: mount.allow_other,
         default_permissions: plan.default_permissions,
         threads: mount.threads.unwrap_or_else(cores),
-        max_background: mount.max_background,
+        max_background,
         read_ahead_bytes: (mount.read_ahead_bytes > 0).then_some(mount.read_ahead_bytes),
         options: plan.system.clone(),
         ..flatout_mount::Options::new(plan.source.to_string(), plan.mount_point.clone())
@@ -404,8 +483,8 @@ fn options(plan: &MountPlan) -> flatout_mount::Options {
 }
 
 /// Buffered readers get 128 KiB at a time if the read-ahead cannot be raised, which halves their speed.
-fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &MountLog) {
-    let wanted = settings.mount.read_ahead_bytes;
+fn warn_of_short_reads(granted: &Granted, plan: &MountPlan, log: &MountLog) {
+    let wanted = if plan.image().is_some() { 0 } else { plan.settings.mount.read_ahead_bytes };
     let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
     if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
         log.say(&format!(
@@ -437,68 +516,19 @@ impl Shutdown {
             state.unmounter.clone()
         };
         let Some(unmounter) = unmounter else { return Ok(Vec::new()) };
-        unmounter.unmount(lazy)?;
+        unmounter.unmount(lazy).inspect_err(|_| {
+            // It stays mounted, and so does what replaces it.
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).is_requested = false;
+        })?;
         Ok(unmounter.holders())
     }
 
-    fn may_unmount(&self, unmounter: Unmounter) {
+    pub(crate) fn may_unmount(&self, unmounter: Unmounter) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_requested {
             // It has stood for a moment only: nobody uses it.
             let _ = unmounter.unmount(true);
         }
         state.unmounter = Some(unmounter);
-    }
-}
-
-/// Where the statistics come from.
-struct StatsSource {
-    plan: MountPlan,
-    granted: Granted,
-    watch: SessionWatch,
-    timings: Arc<Timings>,
-    tree: Arc<Tree>,
-    began: Instant,
-}
-
-impl StatsSource {
-    fn now(&self) -> MountStats {
-        let StatsSource { plan, granted, watch, timings, tree, began } = self;
-        let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
-        MountStats {
-            pid: std::process::id(),
-            supervisor_pid: Some(plan.supervisor.load(Ordering::Relaxed)).filter(|&pid| pid != 0),
-            version: env!("CARGO_PKG_VERSION").into(),
-            source: plan.source.to_string(),
-            mount_point: plan.mount_point.display().to_string(),
-            uptime_s: began.elapsed().as_secs_f64(),
-            kernel: stats::KernelStats {
-                abi: format!("7.{}", granted.minor),
-                request_bytes: granted.request_bytes.into(),
-                read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
-                max_background: granted.max_background.into(),
-                device: granted.device.map(|(major, minor)| format!("{major}:{minor}")),
-            },
-            requests: stats::requests(&asked, timings),
-            bytes: stats::bytes(&asked, &read),
-            reads: stats::reads(&asked, &read),
-            names: stats::names(&names),
-            origin: stats::origin(&tree.client().origins()),
-            memory: stats::MemoryStats {
-                limit_bytes: plan.settings.memory_bytes,
-                content_bytes_now: read.held_bytes,
-                names_bytes_now: names.held_bytes_now,
-            },
-            staging: tree.staged_bytes().map(|bytes_now| {
-                let pending: Vec<String> = tree.pending().into_iter().map(|(path, _)| path).collect();
-                let pending_now = pending.len() as u64;
-                stats::StagingStats {
-                    bytes_now,
-                    pending_now,
-                    pending: pending.into_iter().take(NAMED_MOST).collect(),
-                }
-            }),
-            process: ProcessStats::look(),
-        }
     }
 }

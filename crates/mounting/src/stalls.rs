@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use flatout_mount::SessionWatch;
+use flatout_engine::Client;
 use flatout_settings::format_size;
-use flatout_tree::Tree;
 
 use crate::log::MountLog;
 
@@ -97,16 +96,21 @@ impl StallDetector {
 }
 
 /// Watches the requests of a mount until the returned sender is dropped.
-pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<MountLog>) -> mpsc::Sender<()> {
+pub fn watch(
+    source: String,
+    waits: impl Fn() -> Vec<Duration> + Send + 'static,
+    client: Arc<Client>,
+    log: Arc<MountLog>,
+) -> mpsc::Sender<()> {
     let (goes_on, ended) = mpsc::channel();
     let look = move || {
         let mut stalls = StallDetector::default();
         while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-            let waits = watch.waits();
+            let waits = waits();
             let longest = waits.iter().max().copied().unwrap_or_default();
             let long = waits.iter().filter(|wait| **wait >= LONG).count();
-            let received = tree.client().reader_stats().received_bytes;
-            let origins = tree.client().origins();
+            let received = client.reader_stats().received_bytes;
+            let origins = client.origins();
             let answers = origins.iter().map(|origin| origin.answers).sum();
             let throttled = origins.iter().map(|origin| origin.throttled).sum();
             let seen = WaitSample { longest, long, received, answers, throttled };

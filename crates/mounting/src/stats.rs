@@ -35,7 +35,22 @@ pub struct MountStats {
     /// With a folder for staged files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<StagingStats>,
+    /// Of a mount of an index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<IndexStats>,
     pub process: ProcessStats,
+}
+
+/// The index that is shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IndexStats {
+    /// Another index has another one.
+    pub id: String,
+    /// What it is an index of.
+    pub of: String,
+    pub files: u64,
+    /// `erofs` or `fuse`: who shows its files.
+    pub shown_by: String,
 }
 
 /// What kernel and program agreed on.

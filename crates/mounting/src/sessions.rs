@@ -1,0 +1,200 @@
+//! The sessions of a mount: one, or more where an index was replaced and files of the old one are still open.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use flatout_engine::{Error, ErrorKind};
+use flatout_mount::{Granted, Observer, Session, SessionWatch, Timings, Unmounter};
+use flatout_volume::{Objects, open_index};
+
+use crate::files::MountedFiles;
+use crate::log::MountLog;
+use crate::plan::{MountPlan, MountRoot};
+use crate::session::{NAMED_MOST, Shutdown, error_logger};
+use crate::stats::{self, MountStats, ProcessStats};
+
+/// What is served at a mount point.
+pub(crate) struct Sessions {
+    plan: MountPlan,
+    log: Arc<MountLog>,
+    shutdown: Shutdown,
+    timings: Arc<Timings>,
+    began: Instant,
+    /// A supervisor keeps the first one.
+    is_lasting: bool,
+    newest: Mutex<Newest>,
+    /// The oldest first.
+    all: Mutex<VecDeque<Session>>,
+    /// Held while another index begins to be shown.
+    renewing: Mutex<()>,
+}
+
+/// The session that users see.
+#[derive(Clone)]
+struct Newest {
+    granted: Granted,
+    watch: SessionWatch,
+    unmounter: Unmounter,
+    files: MountedFiles,
+}
+
+impl Newest {
+    fn of(served: &Session, files: MountedFiles) -> Newest {
+        Newest {
+            granted: served.granted().clone(),
+            watch: served.watch(),
+            unmounter: served.unmounter(),
+            files,
+        }
+    }
+}
+
+impl Sessions {
+    /// With the first one.
+    pub fn new(
+        (plan, log, shutdown): (MountPlan, Arc<MountLog>, Shutdown),
+        timings: Arc<Timings>,
+        (served, files, is_lasting): (Session, MountedFiles, bool),
+    ) -> Sessions {
+        let newest = Mutex::new(Newest::of(&served, files));
+        let all = Mutex::new([served].into());
+        Sessions {
+            plan,
+            log,
+            shutdown,
+            timings,
+            began: Instant::now(),
+            is_lasting,
+            newest,
+            all,
+            renewing: Mutex::default(),
+        }
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all(&self) -> MutexGuard<'_, VecDeque<Session>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The oldest session, for who waits for its end. One that is about to begin is waited for.
+    pub fn take_oldest(&self) -> Option<Session> {
+        let _none_begins = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.all().pop_front()
+    }
+
+    /// How long each request has waited that waits now.
+    pub fn waits(&self) -> Vec<Duration> {
+        self.newest().watch.waits()
+    }
+
+    pub fn plan(&self) -> &MountPlan {
+        &self.plan
+    }
+
+    /// Shows the index that its file has now. Files of the old one that are open stay as they are. `false` if
+    /// it is the same index.
+    ///
+    /// # Errors
+    /// What is there cannot be shown: the old index stays.
+    fn renew(&self) -> Result<bool, Error> {
+        let about = |error: Error| error.during("mount", self.plan.mount_point.display());
+        let (MountRoot::Index(index), false) = (&self.plan.source.root, self.is_lasting) else {
+            let cause = "a supervised mount keeps its index";
+            return Err(about(Error::new(ErrorKind::Unsupported, cause).with_hint("mount it again")));
+        };
+        let _one_at_a_time = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Newest { unmounter, files: before, .. } = self.newest().clone();
+        let opened = open_index("mount", &index.path)?;
+        let is_same = |id: [u8; 16]| before.index_id() == Some(id);
+        if opened.id().is_ok_and(is_same) {
+            return Ok(false);
+        }
+        let objects = Objects::new(opened, before.client().clone())?;
+        let files = MountedFiles::of_index(objects, index.is_image);
+        if !index.is_image {
+            // FUSE has no way to change both at once.
+            unmounter.unmount(true)?;
+        }
+        let observer =
+            Observer { on_error: Some(Arc::new(error_logger(&self.log))), timings: self.timings.clone() };
+        let served =
+            files.serve_anew(&self.plan, unmounter.device(), observer).map_err(|error| {
+                match index.is_image {
+                    true => error,
+                    false => {
+                        let cause = format!("{}: nothing is mounted there any more", error.cause());
+                        Error::new(error.kind(), cause).during("mount", self.plan.mount_point.display())
+                    }
+                }
+            })?;
+        *self.newest() = Newest::of(&served, files);
+        self.shutdown.may_unmount(served.unmounter());
+        self.all().push_back(served);
+        Ok(true)
+    }
+
+    /// The statistics of now.
+    pub fn stats(&self) -> MountStats {
+        let Newest { granted, watch, unmounter, files } = self.newest().clone();
+        let (plan, timings, began) = (&self.plan, &self.timings, &self.began);
+        let (client, tree) = (files.client(), files.tree());
+        let (asked, names, read) = (watch.stats(), files.stats(), client.reader_stats());
+        MountStats {
+            pid: std::process::id(),
+            supervisor_pid: Some(plan.supervisor.load(Ordering::Relaxed)).filter(|&pid| pid != 0),
+            version: env!("CARGO_PKG_VERSION").into(),
+            source: plan.source.to_string(),
+            mount_point: plan.mount_point.display().to_string(),
+            uptime_s: began.elapsed().as_secs_f64(),
+            kernel: stats::KernelStats {
+                abi: format!("7.{}", granted.minor),
+                request_bytes: granted.request_bytes.into(),
+                read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
+                max_background: granted.max_background.into(),
+                device: unmounter.device().map(|(major, minor)| format!("{major}:{minor}")),
+            },
+            requests: stats::requests(&asked, timings),
+            bytes: stats::bytes(&asked, &read),
+            reads: stats::reads(&asked, &read),
+            names: stats::names(&names),
+            origin: stats::origin(&client.origins()),
+            memory: stats::MemoryStats {
+                limit_bytes: plan.settings.memory_bytes,
+                content_bytes_now: read.held_bytes,
+                names_bytes_now: names.held_bytes_now,
+            },
+            staging: tree.and_then(|tree| Some((tree, tree.staged_bytes()?))).map(|(tree, bytes_now)| {
+                let pending: Vec<String> = tree.pending().into_iter().map(|(path, _)| path).collect();
+                let pending_now = pending.len() as u64;
+                stats::StagingStats {
+                    bytes_now,
+                    pending_now,
+                    pending: pending.into_iter().take(NAMED_MOST).collect(),
+                }
+            }),
+            index: files.index_stats(),
+            process: ProcessStats::look(),
+        }
+    }
+}
+
+/// A way to have a mount show the index that its file has now.
+#[derive(Clone)]
+pub struct Renewal(pub(crate) Arc<Sessions>);
+
+impl Renewal {
+    /// Does so, and says in the log what has become of it.
+    pub fn renew(&self) {
+        let Sessions { plan, log, .. } = &*self.0;
+        log.say(&match self.0.renew() {
+            Ok(true) => format!("{}: the new index is shown", plan.source),
+            Ok(false) => format!("{}: the index is the same", plan.source),
+            Err(error) => format!("{error}; the new index is not shown"),
+        });
+    }
+}
