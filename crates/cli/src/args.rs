@@ -4,8 +4,9 @@ mod bench;
 mod csi;
 mod run;
 mod verbs;
+mod volume;
 
-use std::net::SocketAddr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,13 +14,16 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use flatout_server::{Listen, Rates};
-use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
 pub use self::bench::{Bench, BenchDemo, BenchGet, BenchPeer, BenchPut, BenchSweep};
 pub use self::csi::{Csi, CsiController, CsiEngine, CsiNode, CsiPlugin};
 pub use self::run::Run;
 pub use self::verbs::{Du, Hash, HashName, Mb, Mv, Presign, Rb, Rm, Sync, Uploads};
+pub use self::volume::{
+    IndexedFrom, Serving, ShownIndex, Volume, VolumeBuild, VolumeInfo, VolumeLs, VolumeMount, VolumeUpdate,
+    VolumeVerify,
+};
 use crate::bench::ReadFiles;
 use crate::help;
 use crate::knobs::{Knobs, MountKnobs};
@@ -108,6 +112,9 @@ pub enum Command {
     /// End a mount, or clear what one that died has left
     #[command(after_help = help::UMOUNT)]
     Umount(Umount),
+    /// Index millions of small objects once, and show them as a read-only folder whose names cost nothing
+    #[command(subcommand, after_help = help::VOLUME, disable_help_subcommand = true)]
+    Volume(Volume),
     /// Show what the mounts of this machine are doing, live
     #[command(after_help = help::TOP_MOUNTS)]
     Top(Top),
@@ -302,13 +309,6 @@ pub struct Mount {
     /// attribute_lifetime=10s), those of ossfs 2.0; may be given several times
     #[arg(short = 'o', value_name = "OPTION[=VALUE],...", value_hint = ValueHint::Other, help_heading = "Mounting")]
     pub options: Vec<String>,
-    /// Stay in the foreground until unmounted; ctrl-C or SIGTERM unmounts
-    #[arg(long, short, help_heading = "Mounting")]
-    pub foreground: bool,
-    /// Keep the mount in a small process of its own: where the one that serves it dies, another goes on, and
-    /// readers wait for a moment
-    #[arg(long, help_heading = "Mounting")]
-    pub supervise: bool,
     /// `flatout mount --upgrade MOUNT_POINT`: have this program go on with that supervised mount, in place of
     /// the one that serves it
     #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "options", "supervise", "foreground", "dry_run", "metrics", "log", "stats"])]
@@ -320,33 +320,28 @@ pub struct Mount {
     /// there, and mount nothing. A mount with that folder does so, too
     #[arg(long, help_heading = "Mounting", conflicts_with_all = ["mount_point", "dry_run", "log"])]
     pub recover: bool,
-    /// Serve the numbers to Prometheus at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_metrics_address, help_heading = "Mounting")]
-    pub metrics: Option<SocketAddr>,
-    /// Where what goes wrong is written when in the background; without it a file of its own in the user's
-    /// state folder
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
-    pub log: Option<PathBuf>,
-    /// Write the numbers as JSON to this file at the end, and at each SIGUSR1
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
-    pub stats: Option<PathBuf>,
-    /// Is the process in the background, and tells the one that started it on standard output how it went
-    #[arg(long = "__reports", hide = true)]
-    pub reports: bool,
-    /// Serves a mount that a supervisor keeps, which is at the other end of standard input
-    #[arg(long = "__serves", hide = true)]
-    pub serves: bool,
-    /// Supervises a mount that a process serves, which is at the other end of standard input
-    #[arg(long = "__adopts", hide = true)]
-    pub adopts: bool,
     /// Of options that contradict each other the last one counts, as mount(8) has it
     #[arg(long = "__last-counts", hide = true)]
     pub last_counts: bool,
     /// Says nothing when all is well, as mount(8) has it
     #[arg(long = "__silent", hide = true)]
     pub is_silent: bool,
+    /// The source is an index, which is shown so.
+    #[arg(skip)]
+    pub index: Option<ShownIndex>,
+    #[command(flatten)]
+    pub serving: Serving,
     #[command(flatten)]
     pub knobs: MountKnobs,
+}
+
+impl Mount {
+    /// What a process that this one starts is told beside the command line.
+    pub fn hidden(&self) -> Option<OsString> {
+        let mut argument = OsString::from("--__index=");
+        argument.push(&self.index.as_ref()?.path);
+        Some(argument)
+    }
 }
 
 #[derive(Debug, clap::Args)]

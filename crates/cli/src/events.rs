@@ -613,3 +613,61 @@ mod tests {
         assert!(json.starts_with(&format!("{{\"v\":{VERSION},\"event\":\"mount_stats\",")), "{json}");
     }
 }
+
+/// An index that was built.
+#[derive(Default, Serialize)]
+#[serde(tag = "event", rename = "volume_built")]
+pub struct VolumeBuilt {
+    pub source: String,
+    pub index: String,
+    pub files: u64,
+    /// The root included.
+    pub folders: u64,
+    /// Of all files.
+    pub bytes: u64,
+    pub index_bytes: u64,
+    /// Keys that no file stands for.
+    pub left_out: u64,
+    pub seconds: f64,
+    /// Beside the index before, of an update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+    /// Mounts that show the new index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mounts: Option<u64>,
+}
+
+/// What an index has.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "volume_info")]
+pub struct VolumeInfo {
+    pub index: String,
+    /// The file, which is in the cache folder where `index` is a URL.
+    pub path: String,
+    pub source: String,
+    pub files: u64,
+    pub folders: u64,
+    pub bytes: u64,
+    pub index_bytes: u64,
+    pub metadata_bytes: u64,
+    pub written: String,
+}
+
+/// An index that is as it was written.
+#[derive(Default, Serialize)]
+#[serde(tag = "event", rename = "volume_verified")]
+pub struct VolumeVerified {
+    pub index: String,
+    pub files: u64,
+    /// Beside what the origin lists, if it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+}

@@ -438,6 +438,62 @@ Examples:
 
 The folder has to be there; pages of the same name in it are replaced. make install puts them in place.";
 
+pub const VOLUME: &str = "\
+Examples:
+  flatout volume build s3://bucket/train/ train.flat
+  flatout volume mount train.flat /mnt/train
+
+An index has the names, sizes, times and ETags of objects, and none of their bytes: about 85 bytes a file. Once it is \
+mounted, names and attributes come from it and cost no request. Reads fetch the object at the ETag that the index has: \
+one that was replaced is an error, never other bytes. docs/small-files.md says when an index serves better than a \
+shard or a plain mount.";
+
+pub const VOLUME_BUILD: &str = "\
+Examples:
+  flatout volume build s3://bucket/train/ train.flat
+  flatout volume build s3://bucket/train/ s3://bucket/indexes/train.flat
+  flatout volume build s3://bucket/ all.flat --inventory s3://logs/manifest.json
+  flatout volume build s3://bucket/train/ train.flat --names names.txt
+
+The index appears under its name when it is whole; until then, and whenever something fails, what was there before \
+stays. Equal objects make an equal file, byte for byte. Keys that no file can stand for (a/../b, a//b, a and a/b at \
+once) are left out with a warning and exit code 2: docs/names.md. --left-out FILE has all of them.";
+
+pub const VOLUME_MOUNT: &str = "\
+Examples:
+  flatout volume mount train.flat /mnt/train
+  flatout volume mount s3://bucket/indexes/train.flat /mnt/train
+  flatout volume mount s3://bucket/train/ /mnt/train
+  flatout volume mount train.flat /mnt/train --supervise --metrics 9100
+
+As root on Linux 6.12 or later, the kernel itself shows the names (EROFS), and asks for bytes alone. Otherwise FUSE \
+shows them from the same index, and a line says why. A mount of root's shows them to every user of the machine. \
+flatout umount ends either. What the folder shows is what the \
+index says; flatout volume update changes that.";
+
+pub const VOLUME_LS: &str = "\
+Examples:
+  flatout volume ls train.flat
+  flatout volume ls train.flat images/cats -lH
+  flatout volume ls s3://bucket/indexes/train.flat -r";
+
+pub const VOLUME_INFO: &str = "\
+Examples:
+  flatout volume info train.flat";
+
+pub const VOLUME_VERIFY: &str = "\
+Examples:
+  flatout volume verify train.flat
+  flatout volume verify train.flat --objects";
+
+pub const VOLUME_UPDATE: &str = "\
+Examples:
+  flatout volume update train.flat
+  flatout volume update s3://bucket/train/
+
+Open files of a mount keep the version that they were opened at. This user's mounts of the file change to the new \
+index by themselves, unless they are supervised.";
+
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -56,6 +56,12 @@ impl Knobs {
 #[derive(Clone, Debug, Default)]
 pub struct MountKnobs(Knobs);
 
+impl From<Knobs> for MountKnobs {
+    fn from(knobs: Knobs) -> MountKnobs {
+        MountKnobs(knobs)
+    }
+}
+
 impl Deref for MountKnobs {
     type Target = Knobs;
 

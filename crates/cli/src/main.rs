@@ -121,6 +121,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Uploads(args) => commands::uploads::run(args, console),
         Command::Run(args) => commands::run::run(args, console),
         Command::Mount(args) => commands::mount::run(args, console),
+        Command::Volume(args) => commands::volume::run(args, console),
         Command::Umount(args) => commands::umount::run(args, console),
         Command::Top(args) => commands::top::run(args, console),
         Command::Serve(args) => commands::serve::run(args, console),

@@ -14,6 +14,7 @@ use flatout_settings::format_size;
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::commands::repeats::grouped;
 use crate::console::{Carries, Console};
 use crate::failure::one_line;
 use crate::{limited, sys};
@@ -79,6 +80,25 @@ impl Bar {
         let rate = format_size(lock(speed).bytes_per_s() as u64);
         bar.set_prefix(format!("{} {rate}/s", format_size(moved_bytes)));
         bar.set_position(read_bytes);
+    }
+
+    /// A line for keys that are listed: nobody knows how many there will be.
+    pub fn of_keys(console: &Console) -> Bar {
+        let bar = Bar::new(console, Carries::Lines, "");
+        if let Some(Drawn { bar, .. }) = &bar.0 {
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is a constant"));
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        }
+        bar
+    }
+
+    /// Draws how many keys there were, and how fast they come.
+    pub fn show_keys(&self, keys: u64) {
+        let Some(Drawn { bar, speed }) = &self.0 else { return };
+        lock(speed).on_look(Instant::now(), keys);
+        let rate = lock(speed).bytes_per_s() as u64;
+        bar.set_message(format!("{} keys, {} keys/s", grouped(keys), grouped(rate)));
+        bar.tick();
     }
 
     /// Whether there is a bar at all.

@@ -107,6 +107,14 @@ pub fn c_library() -> String {
     if cfg!(target_env = "musl") { "musl".into() } else { "unknown".into() }
 }
 
+/// Has the process of a mount, which has just answered, show the index that its file has now.
+pub fn renew(mount: u32) {
+    if let Some(mount) = Pid::from_raw(mount as i32) {
+        // One that is gone shows nothing any more.
+        let _ = kill_process(mount, Signal::USR2);
+    }
+}
+
 /// Asks a child that has not been waited for to end.
 pub fn terminate(child: u32) {
     let child = Pid::from_raw(child as i32).expect("no child has the number 0");

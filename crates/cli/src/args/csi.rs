@@ -68,6 +68,9 @@ pub struct CsiNode {
     /// Read no role from the annotations of pods' service accounts
     #[arg(long)]
     pub ignore_service_accounts: bool,
+    /// Show the files of indexes by FUSE, also where EROFS could
+    #[arg(long)]
+    pub no_images: bool,
     /// The DaemonSet that says how engines are run, for volumes with `isolation: pod`, which get a pod each
     /// [default: such volumes are refused]
     #[arg(long, value_name = "DAEMONSET")]

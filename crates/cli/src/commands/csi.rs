@@ -80,6 +80,7 @@ pub fn node(args: &CsiNode, console: &Console) -> Result<Exit, Failure> {
         cluster: Cluster { inline_driver_keys: args.inline_driver_keys, ..cluster(&args.plugin) },
         kubernetes,
         ignores_accounts: args.ignore_service_accounts,
+        no_images: args.no_images,
         engine_pods: args.engine_pods.clone(),
     };
     let plugin = Plugin::start(options, Log::new()).map_err(|failure| failed(&failure))?;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use flatout_engine::{Dialect, Error};
-use flatout_mounting::{MountOptions, MountPlan, MountSource, OptionError};
+use flatout_mounting::{IndexRoot, MountOptions, MountPlan, MountRoot, MountSource, OptionError};
 use flatout_settings::Settings;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::args::Mount;
+use crate::args::{Mount, ShownIndex};
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::origin;
@@ -34,7 +34,7 @@ impl MountCommand {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<MountCommand, Failure> {
-        MountCommand::with(args, writable, |mount_point, source, settings, options| {
+        MountCommand::with(args, false, writable, |mount_point, source, settings, options| {
             MountPlan::new(source, mount_point, settings, options)
         })
     }
@@ -49,18 +49,22 @@ impl MountCommand {
             std::path::absolute(&file)
                 .map_err(|error| Failure::local("mount", format!("{flag} {}", file.display()), &error))
         };
-        MountCommand::with(args, absolute, |mount_point, source, settings, options| {
+        MountCommand::with(args, true, absolute, |mount_point, source, settings, options| {
             Ok(MountPlan::of_standing(source, mount_point, settings, options))
         })
     }
 
     fn with(
         args: &Mount,
+        stands: bool,
         file: impl Fn(&str, PathBuf) -> Result<PathBuf, Failure>,
         plan: impl FnOnce(&Path, MountSource, Settings, &MountOptions) -> Result<MountPlan, Error>,
     ) -> Result<MountCommand, Failure> {
         let mut options = MountOptions::parse(&args.options, args.last_counts).map_err(refused_option)?;
-        let source = source(&args.source)?;
+        let source = match &args.index {
+            Some(index) => self::index(index, stands)?,
+            None => source(&args.source)?,
+        };
         let knobs = Knobs::clone(&args.knobs).behind(std::mem::take(&mut options.knobs));
         let found = flatout_ambient::gather(knobs.given())?;
         let mut notes: Vec<String> = options.notes.iter().map(|note| format!("mount: {note}")).collect();
@@ -68,18 +72,24 @@ impl MountCommand {
         let warnings = found.warnings.into_iter().filter(|(about, _)| *about == source.dialect);
         notes.extend(warnings.map(|(_, warning)| warning));
         let mount_point = args.mount_point.as_deref().unwrap_or(Path::new(""));
-        let mut plan = plan(mount_point, source, found.settings, &options)?;
+        let mut settings = found.settings;
+        if let MountRoot::Index(index) = &source.root {
+            notes.extend(without_image(args, index.is_image));
+            // EROFS lets everybody in; root may have FUSE do so, too.
+            settings.mount.allow_other |= rustix::process::geteuid().is_root();
+        }
+        let mut plan = plan(mount_point, source, settings, &options)?;
         plan.state_folder = flatout_ambient::mounts_folder();
-        let foreground = args.foreground || options.foreground;
-        let log = args.log.clone().or(options.log);
-        let stats = args.stats.clone().or(options.stats);
+        let foreground = args.serving.foreground || options.foreground;
+        let log = args.serving.log.clone().or(options.log);
+        let stats = args.serving.stats.clone().or(options.stats);
         Ok(MountCommand {
             plan,
             knobs,
             foreground,
-            supervise: args.supervise || options.supervise,
+            supervise: args.serving.supervise || options.supervise,
             silent: args.is_silent,
-            metrics: args.metrics.or(options.metrics),
+            metrics: args.serving.metrics.or(options.metrics),
             // In the foreground none is written.
             log: log.filter(|_| !foreground).map(|log| file("--log", log)).transpose()?,
             stats: stats.map(|stats| file("--stats", stats)).transpose()?,
@@ -97,6 +107,27 @@ fn refused_option(error: OptionError) -> Failure {
         ),
         None => failure,
     }
+}
+
+/// The index at that path, and how this machine can show it.
+fn index(shown: &ShownIndex, stands: bool) -> Result<MountSource, Failure> {
+    let path = shown.path.canonicalize().or_else(|_| std::path::absolute(&shown.path));
+    let path = path.map_err(|error| Failure::local("mount", shown.path.display(), &error))?;
+    let index = flatout_volume::open_index("mount", &path)?;
+    let location = origin::location("mount", index.source())?;
+    // A mount that stands says itself how it is shown.
+    let is_image = !shown.by_fuse && (stands || flatout_mounting::image_support().is_ok());
+    let root = IndexRoot { path, is_image, is_direct: !shown.reads_ahead };
+    Ok(MountSource::index(root, Dialect::of(&location)))
+}
+
+/// What is said where an index is not shown as an image, though nobody has asked for that.
+fn without_image(args: &Mount, is_image: bool) -> Option<String> {
+    if is_image || args.index.as_ref()?.by_fuse || args.serving.serves {
+        return None;
+    }
+    let why = flatout_mounting::image_support().err()?;
+    Some(format!("mount: the files are shown by FUSE, where names cost more than by EROFS: {why}"))
 }
 
 /// What was typed as the source.

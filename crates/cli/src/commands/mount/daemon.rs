@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::supervise::launch::behind_command;
+use crate::args::Mount;
 use crate::console::Console;
 use crate::events::Mounted;
 use crate::failure::Failure;
@@ -24,17 +26,16 @@ pub enum BackgroundReport {
 ///
 /// # Errors
 /// The failure of that process; or it could not be started, or ended without a report.
-pub fn start(console: &Console) -> Result<Mounted, Failure> {
+pub fn start(args: &Mount, console: &Console) -> Result<Mounted, Failure> {
     let refused = |error: &io::Error| Failure::local("mount", "the process in the background", error);
     let program = std::env::current_exe().map_err(|error| refused(&error))?;
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if let Some(line) = super::helper::command_line(&arguments) {
         arguments = line;
     }
-    // Behind the command's name, where every flag of it may stand.
-    let behind =
-        arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
+    let behind = behind_command(&arguments);
     arguments.insert(behind, "--__reports".into());
+    arguments.splice(behind..behind, args.hidden());
     // Armed before there is anything to end: a signal now ends that process, too.
     let armed = console.interrupt.arm();
     let start = |program: &Path| {

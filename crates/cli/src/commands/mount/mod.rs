@@ -18,11 +18,11 @@ use crate::failure::Failure;
 
 /// Returns in the foreground when it is unmounted, else when it stands.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
-    if args.serves {
+    if args.serving.serves {
         return supervise::serving::run(args, console);
     }
-    if args.adopts {
-        return supervise::adopt(console);
+    if args.serving.adopts {
+        return supervise::adopt(args, console);
     }
     if args.upgrade {
         return supervise::upgrade(args, console);
@@ -30,7 +30,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     if args.recover {
         return recover::run(args, console);
     }
-    if args.reports {
+    if args.serving.reports {
         return in_background(args, console);
     }
     let command = MountCommand::of(args)?;
@@ -46,16 +46,16 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     if command.foreground {
-        return served(command, console, false);
+        return served(args, command, console, false);
     }
-    stands(&daemon::start(console)?, args.is_silent, console)?;
+    stands(&daemon::start(args, console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
 }
 
 /// The process in the background, which serves.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
-    let outcome = MountCommand::of(args).and_then(|command| served(command, console, true));
+    let outcome = MountCommand::of(args).and_then(|command| served(args, command, console, true));
     // A failure after the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;
@@ -65,9 +65,14 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     })
 }
 
-fn served(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
+fn served(
+    args: &Mount,
+    command: MountCommand,
+    console: &Console,
+    in_background: bool,
+) -> Result<Exit, Failure> {
     match command.supervise {
-        true => supervise::run(command, console, in_background),
+        true => supervise::run(args, command, console, in_background),
         false => serve::run(command, console, in_background),
     }
 }

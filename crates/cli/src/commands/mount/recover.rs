@@ -39,7 +39,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     // Each failure is told below.
     let log = Arc::new(MountLog::new(|_| {}, hint::worded));
     let (tree, _) = serve::first_look(&command, &client, &log, console)?;
-    let outcomes = tree.publish_pending();
+    let outcomes = tree.tree().map(|tree| tree.publish_pending()).unwrap_or_default();
     let failed = outcomes.iter().filter(|(_, outcome)| outcome.is_err()).count();
     for (path, outcome) in outcomes {
         let error = outcome.err().map(|error| error.to_string());

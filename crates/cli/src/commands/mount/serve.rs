@@ -9,10 +9,10 @@ use std::sync::{Arc, mpsc};
 
 use flatout_engine::Client;
 use flatout_mount::MountHolder;
+use flatout_mounting::MountedFiles;
 use flatout_mounting::stats::MountStats;
 use flatout_mounting::{MountLog, MountPlan, MountSession, Shutdown, StatsFn, StatusEndpoints};
-use flatout_tree::Tree;
-use signal_hook::consts::SIGUSR1;
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::commands::mount::command::MountCommand;
@@ -50,9 +50,12 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     // From before there is a mount, so that no signal leaves one behind.
     let shutdown = Shutdown::default();
     unmount_on_signal(console, &shutdown, &log, &said.mount_point);
+    // From before anybody can look for it.
+    let renewals = renewal_signals();
     let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown, None)?;
     let stats = session.stats();
     write_on_request(&stats, stats_file.clone(), &log);
+    renew_on_request(&session, renewals);
 
     match in_background {
         false => stands_here(&said, silent, console)?,
@@ -163,7 +166,7 @@ pub fn first_look(
     client: &Arc<Client>,
     log: &Arc<MountLog>,
     console: &Console,
-) -> Result<(Tree, Option<String>), Failure> {
+) -> Result<(MountedFiles, Option<String>), Failure> {
     let ends = log.clone();
     list_root(command, client, Some(log), console, move |client, plan| {
         flatout_mounting::end_renames(client, plan, &ends);
@@ -178,7 +181,7 @@ fn list_root(
     log: Option<&Arc<MountLog>>,
     console: &Console,
     first: impl FnOnce(&Arc<Client>, &MountPlan) + Send + 'static,
-) -> Result<(Tree, Option<String>), Failure> {
+) -> Result<(MountedFiles, Option<String>), Failure> {
     let (client, plan, log) = (client.clone(), command.plan.clone(), log.cloned());
     let (listed, outcome) = mpsc::channel();
     let armed = console.interrupt.arm();
@@ -261,6 +264,18 @@ pub fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountL
             }
         }
     });
+}
+
+/// Takes SIGUSR2 from now on, which ends a process otherwise.
+pub fn renewal_signals() -> Option<Signals> {
+    Signals::new([SIGUSR2]).ok()
+}
+
+/// Shows the index that its file has now at each SIGUSR2, where one is shown.
+pub fn renew_on_request(session: &MountSession, signals: Option<Signals>) {
+    let (Some(renewal), Some(mut signals)) = (session.renewal(), signals) else { return };
+    let renew = move || signals.forever().for_each(|_| renewal.renew());
+    let _ = std::thread::Builder::new().name("renewal".into()).spawn(renew);
 }
 
 pub fn write(path: &Path, stats: &MountStats, log: &MountLog) {

@@ -22,6 +22,7 @@ use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
 use super::messages::{self, ToDaemon, ToSupervisor};
+use crate::args::Mount;
 use crate::commands::mount::helper;
 use crate::events::Mounted;
 use crate::failure::Failure;
@@ -97,7 +98,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 impl Launcher {
     /// # Errors
     /// The program or the folder of this process is not known.
-    pub fn of_this_process() -> Result<Launcher, Failure> {
+    pub fn of_this_process(args: &Mount) -> Result<Launcher, Failure> {
         let refused = |error: io::Error| Failure::local("mount", "this program", &error);
         let mut arguments: Vec<OsString> = std::env::args_os().collect();
         if let Some(line) = helper::command_line(&arguments) {
@@ -105,7 +106,12 @@ impl Launcher {
         }
         let folder = std::env::current_dir().map_err(refused)?;
         let program = Program::of_this_process().map_err(refused)?;
-        Ok(Launcher { program, arguments: arguments.split_off(1), folder })
+        let mut arguments = arguments.split_off(1);
+        if let Some(hidden) = args.hidden().filter(|hidden| !arguments.contains(hidden)) {
+            let behind = behind_command(&arguments);
+            arguments.insert(behind, hidden);
+        }
+        Ok(Launcher { program, arguments, folder })
     }
 
     /// A process that is started in the mount would wait for itself.
@@ -122,9 +128,7 @@ impl Launcher {
     pub fn spawn(&self, role: &str, socket: UnixStream) -> io::Result<Child> {
         let own = |argument: &&OsString| !OWN.iter().any(|flag| argument.as_os_str() == OsStr::new(flag));
         let mut arguments: Vec<OsString> = self.arguments.iter().filter(own).cloned().collect();
-        let behind =
-            arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
-        arguments.insert(behind, role.into());
+        arguments.insert(behind_command(&arguments), role.into());
         let mut command = Command::new(self.program.path());
         command.args(arguments).stdin(Stdio::from(OwnedFd::from(socket))).stdout(Stdio::null());
         // Signals of a terminal go to the supervisor, which passes them on.
@@ -157,6 +161,11 @@ impl Launcher {
         daemon.tell(&ToDaemon::Begin { supervisor: std::process::id(), takes_over, log });
         Ok(daemon)
     }
+}
+
+/// Where flags of the command may stand.
+pub fn behind_command(arguments: &[OsString]) -> usize {
+    arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1)
 }
 
 impl Daemon {

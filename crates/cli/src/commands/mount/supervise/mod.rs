@@ -2,7 +2,7 @@
 //! one where that dies (docs/life-of-a-takeover.md).
 
 mod control;
-mod launch;
+pub mod launch;
 mod messages;
 pub mod serving;
 
@@ -21,6 +21,7 @@ pub use self::control::upgrade;
 use self::control::{ControlSocket, UpgradeRequest};
 use self::launch::{Daemon, Launcher, Program};
 use self::messages::{Adoption, ToDaemon, ToSupervisor};
+use crate::args::Mount;
 use crate::commands::mount::command::MountCommand;
 use crate::commands::mount::{daemon, notify, serve, stands};
 use crate::console::Console;
@@ -53,15 +54,20 @@ enum Event {
 ///
 /// # Errors
 /// The origin's refusal of the root, the kernel's of the mount, or a mount that nobody could serve any more.
-pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
+pub fn run(
+    args: &Mount,
+    command: MountCommand,
+    console: &Console,
+    in_background: bool,
+) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
-    let mut supervisor = Supervisor::new(Launcher::of_this_process()?, console, in_background)?;
+    let mut supervisor = Supervisor::new(Launcher::of_this_process(args)?, console, in_background)?;
     let begun = supervisor.launcher.start(false, None, &supervisor.serving);
     let mut daemon = begun?;
     daemon.until_ready()?;
-    let mount = flatout_mounting::lasting_mount(&command.plan)?;
+    let mut mount = flatout_mounting::lasting_mount(&command.plan)?;
     supervisor.launcher.stay_out_of(&command.plan.mount_point);
-    let stands = supervisor.first(&mut daemon, &mount, &command, console);
+    let stands = supervisor.first(&mut daemon, &mut mount, &command, console);
     stands.inspect_err(|_| drop(mount.unmount(true)))?;
     notify::send("READY=1");
     let ended = supervisor.supervise(daemon, mount);
@@ -74,7 +80,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
 ///
 /// # Errors
 /// A mount that nobody could serve any more.
-pub fn adopt(console: &Console) -> Result<Exit, Failure> {
+pub fn adopt(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
     let _armed = console.interrupt.arm();
     let refused = |error: &std::io::Error| Failure::local("mount", "the process that serves", error);
@@ -84,7 +90,7 @@ pub fn adopt(console: &Console) -> Result<Exit, Failure> {
         return Err(Failure::internal("mount: the process that serves is gone"));
     };
     let mount = LastingMount::receive(&socket).map_err(|error| refused(&error))?;
-    let mut launcher = Launcher::of_this_process()?;
+    let mut launcher = Launcher::of_this_process(args)?;
     launcher.folder = folder;
     let mut supervisor = Supervisor::new(launcher, console, true)?;
     // The one before may have been in the foreground.
@@ -154,11 +160,12 @@ impl Supervisor {
     fn first(
         &mut self,
         daemon: &mut Daemon,
-        mount: &LastingMount,
+        mount: &mut LastingMount,
         command: &MountCommand,
         console: &Console,
     ) -> Result<(), Failure> {
         let mut said = daemon.serve(mount)?;
+        flatout_mounting::show(mount, &command.plan)?;
         said.supervisor_pid = Some(std::process::id());
         let (asked, place) = (command.log.as_deref(), &command.plan.mount_point);
         let log = if self.in_background { self.open_log(asked, place)? } else { None };

@@ -58,7 +58,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     else {
         return Err(gone());
     };
-    let mut launcher = Launcher::of_this_process()?;
+    let mut launcher = Launcher::of_this_process(args)?;
     let _armed = console.interrupt.arm();
     let mut command = if takes_over { MountCommand::of_standing(args)? } else { MountCommand::of(args)? };
     command.plan.supervisor.store(supervisor, Ordering::Relaxed);
@@ -80,11 +80,13 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     if let Some(point) = mount.point() {
         command.plan.mount_point = point.to_owned();
     }
+    command.plan.serve_as_before(mount.is_image());
     launcher.stay_out_of(&command.plan.mount_point);
     let (endpoints, tree, note) = match begun {
         Some((endpoints, (tree, note))) => {
-            tree.keep_in(mount.table());
-            (endpoints, tree, note)
+            let files = flatout_mounting::begin_kept(tree, &client, &command.plan, &mount)?;
+            files.keep_in(&mount);
+            (endpoints, files, note)
         }
         None => {
             let tree = flatout_mounting::take_over(&client, &command.plan, &mount, &log)?;
@@ -97,9 +99,11 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     serve::unmount_on_signal(console, &shutdown, &log, &said.mount_point);
     let (stats_file, supervisor) = (command.stats.clone(), command.plan.supervisor.clone());
     let standing = Some(StandingMount { mount, takes_over });
+    let renewals = serve::renewal_signals();
     let mut session = MountSession::start(command.plan, tree, endpoints, &log, &shutdown, standing)?;
     let stats = session.stats();
     serve::write_on_request(&stats, stats_file.clone(), &log);
+    serve::renew_on_request(&session, renewals);
     messages::send(socket, &ToSupervisor::Serves(said.clone())).map_err(told)?;
     let link = Arc::new(Link {
         socket: Mutex::new(Some(socket.try_clone().map_err(told)?)),

@@ -1,0 +1,241 @@
+//! The keys of an index from elsewhere than a listing: a bucket inventory, or names. Neither has an order.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flatout_engine::{Client, Error, ErrorKind, Get, Landing, StreamReader, Transfer, plain, stream};
+use flatout_volume::{AskedFor, InventoryError, KeyList, Manifest, Rows, Separator, Sorter, asked_for};
+use flatout_wire::location::Location;
+
+use super::build::{Records, Report};
+use super::find;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::origin;
+
+/// What is sorted in memory; the rest is sorted in an unnamed file beside the index.
+const SORTED_IN_MEMORY: usize = 256 << 20;
+
+/// The longest manifest that is read.
+const MANIFEST_MOST: u64 = 64 << 20;
+
+/// Where an inventory lies.
+enum Place {
+    Folder(PathBuf),
+    Bucket(Location),
+}
+
+impl Place {
+    /// One of its files, from its start.
+    fn open(&self, name: &str, client: &Client) -> Result<Box<dyn Read>, Failure> {
+        match self {
+            Place::Folder(folder) => {
+                // A manifest names keys of a bucket; a copy of it has the files beside it, or below.
+                let beside = name.rsplit('/').next().unwrap_or(name);
+                let paths = [folder.join(name), folder.join("data").join(beside), folder.join(beside)];
+                let path = paths.iter().find(|path| path.is_file()).unwrap_or(&paths[2]);
+                let file = File::open(path).map_err(|error| {
+                    Failure::local("read", path.display(), &error)
+                        .with_hint("a copy of an inventory has its data files beside the manifest")
+                })?;
+                Ok(Box::new(file))
+            }
+            Place::Bucket(bucket) => {
+                let location = bucket.with_key(name).ok_or_else(|| {
+                    Failure::usage(format!("read: {bucket}: {name}: the bucket takes no such key"))
+                })?;
+                read(&location, client)
+            }
+        }
+    }
+}
+
+/// An object as a stream.
+fn read(location: &Location, client: &Client) -> Result<Box<dyn Read>, Failure> {
+    let (writer, reader) = stream();
+    // It ends with its stream.
+    let transfer = client.get(Get::new(location.clone(), Landing::Stream(writer)))?;
+    let location = location.clone();
+    Ok(Box::new(StreamOf { reader, piece: Vec::new(), taken: 0, transfer: Some(transfer), location }))
+}
+
+/// The bytes of an object; an error of its transfer is one of the last read.
+struct StreamOf {
+    reader: StreamReader,
+    piece: Vec<u8>,
+    /// Bytes of the piece that were read.
+    taken: usize,
+    transfer: Option<Transfer>,
+    location: Location,
+}
+
+impl Read for StreamOf {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.piece.len() {
+            self.piece.clear();
+            self.taken = 0;
+            match self.reader.next() {
+                Some(piece) => self.piece.extend_from_slice(piece),
+                None => {
+                    if let Some(transfer) = self.transfer.take() {
+                        let whole = transfer.wait();
+                        whole.map_err(|error| {
+                            io::Error::other(format!("{}: {}", self.location, error.cause()))
+                        })?;
+                    }
+                    return Ok(0);
+                }
+            }
+        }
+        let read = bytes.len().min(self.piece.len() - self.taken);
+        bytes[..read].copy_from_slice(&self.piece[self.taken..self.taken + read]);
+        self.taken += read;
+        Ok(read)
+    }
+}
+
+/// Those of an inventory.
+///
+/// # Errors
+/// It cannot be read, or is none of this bucket.
+pub fn of_inventory(
+    typed: &str,
+    source: &Location,
+    target: &Path,
+    client: &Arc<Client>,
+    console: &Console,
+    report: &mut Report,
+) -> Result<Records, Failure> {
+    let about = |error: InventoryError| Failure::usage(format!("read: {}: {error}", origin::masked(typed)));
+    let mut bytes = Vec::new();
+    let place = match typed.contains("://") {
+        false => {
+            let refused = |error| Failure::local("read", typed, &error);
+            let file = File::open(typed).map_err(refused)?;
+            file.take(MANIFEST_MOST).read_to_end(&mut bytes).map_err(refused)?;
+            Place::Folder(Path::new(typed).parent().unwrap_or(Path::new("")).to_owned())
+        }
+        true => {
+            let location = find::in_bucket("read", typed)?;
+            let reader = read(&location, client)?;
+            let all = reader.take(MANIFEST_MOST).read_to_end(&mut bytes);
+            all.map_err(|error| Failure::from(unread(typed, &error)))?;
+            Place::Bucket(location)
+        }
+    };
+    let manifest = Manifest::parse(&bytes).map_err(about)?;
+    let bucket = source.bucket().unwrap_or_default();
+    if manifest.source_bucket != bucket {
+        return Err(Failure::usage(format!(
+            "read: {}: it is an inventory of the bucket {}, not of {bucket}",
+            origin::masked(typed),
+            manifest.source_bucket
+        ))
+        .with_hint("name the bucket that it is of, or another inventory"));
+    }
+    let mut sorter = sorter(target);
+    for file in &manifest.files {
+        let body = file.check(place.open(&file.key, client)?);
+        for row in Rows::new(body, &manifest.schema, file.is_gzip()) {
+            interrupted(console)?;
+            match row {
+                Ok(Some(record)) if record.key.starts_with(source.key()) => {
+                    sorter.push(record).map_err(|error| unsorted(target, &error))?;
+                }
+                Ok(_) => {}
+                Err(error) if error.is_skippable() => {
+                    report.add(&file.key, &error.to_string(), console).map_err(Failure::from)?;
+                }
+                Err(error) => {
+                    return Err(Failure::usage(format!("read: {}: {error}", file.key)));
+                }
+            }
+        }
+    }
+    sorted(sorter, target)
+}
+
+/// Those of a list, each of which the origin is asked for. One that is not there is left out.
+///
+/// # Errors
+/// The list cannot be read, or the origin cannot be asked.
+pub fn of_names(
+    names: &Path,
+    source: &Location,
+    target: &Path,
+    client: &Arc<Client>,
+    console: &Console,
+    report: &mut Report,
+) -> Result<Records, Failure> {
+    let input: Box<dyn BufRead + Send> = match names == Path::new("-") {
+        true => Box::new(BufReader::new(io::stdin())),
+        false => {
+            let file = File::open(names).map_err(|error| Failure::local("read", names.display(), &error))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let prefix = source.key().to_owned();
+    let (wrong, wrongs) = std::sync::mpsc::channel();
+    let keys = KeyList::new(input, Separator::Newline).map_while(move |key| match key {
+        Ok(key) => Some(Some(format!("{prefix}{key}"))),
+        Err(error) => {
+            let goes_on = error.is_skippable();
+            // Nobody hears it any more where the build has ended.
+            let _ = wrong.send(error);
+            goes_on.then_some(None)
+        }
+    });
+    let mut sorter = sorter(target);
+    let asked: AskedFor = asked_for(client, source, keys.flatten())?;
+    for answer in asked {
+        interrupted(console)?;
+        match answer {
+            Ok(record) => sorter.push(record).map_err(|error| unsorted(target, &error))?,
+            Err((key, error)) if error.kind() == ErrorKind::NotFound => {
+                report.add(&key, "the origin has no such object", console).map_err(Failure::from)?;
+            }
+            // What could not be asked is unknown, not absent.
+            Err((_, error)) => return Err(error.into()),
+        }
+    }
+    for error in wrongs.try_iter() {
+        let name = names.display().to_string();
+        if !error.is_skippable() {
+            return Err(Failure::usage(format!("read: {name}: {error}")));
+        }
+        report.add(&name, &error.to_string(), console).map_err(Failure::from)?;
+    }
+    sorted(sorter, target)
+}
+
+fn interrupted(console: &Console) -> Result<(), Failure> {
+    match console.interrupt.raised() {
+        true => Err(Failure::interrupted("build: interrupted: no index was written")),
+        false => Ok(()),
+    }
+}
+
+fn sorter(target: &Path) -> Sorter {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Sorter::new(folder.unwrap_or(Path::new(".")), SORTED_IN_MEMORY)
+}
+
+fn sorted(sorter: Sorter, target: &Path) -> Result<Records, Failure> {
+    let target = target.to_owned();
+    let sorted = sorter.finish().map_err(|error| unsorted(&target, &error))?;
+    Ok(Box::new(sorted.map(move |record| {
+        record.map_err(|error| {
+            Error::new(ErrorKind::LocalIo, plain(&error)).during("sort keys beside", target.display())
+        })
+    })))
+}
+
+fn unsorted(target: &Path, error: &io::Error) -> Failure {
+    Failure::local("sort keys beside", target.display(), error)
+}
+
+fn unread(typed: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::LocalIo, plain(error)).during("read", origin::masked(typed))
+}

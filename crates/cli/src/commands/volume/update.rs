@@ -1,0 +1,103 @@
+//! `flatout volume update`: a new index in place of an old one, also in the mounts of this machine that
+//! show it.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flatout_mounting::RunningMount;
+use flatout_volume::Difference;
+
+use super::build;
+use super::find::{self, Place};
+use crate::args::VolumeUpdate;
+use crate::commands::repeats::grouped;
+use crate::console::{Carries, Console};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::sys;
+
+/// How long a mount may take to show another index.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
+    let place = Place::of("update", &args.index, &args.knobs, console)?;
+    if let Place::Prefix(location) = &place
+        && (args.from.names.is_some() || args.from.inventory.is_some())
+    {
+        return Err(Failure::usage(format!("update: {location}: what is kept for a prefix has all of it"))
+            .with_hint("build an index of some names into a file: `flatout volume build`"));
+    }
+    let found = place.file("update", &args.knobs, console)?;
+    let before = flatout_volume::open_index("update", &found.path)?;
+    let source = find::in_bucket("update", before.source())?;
+    let built = build::build("update", &source, &found.path, &args.from, &args.knobs, console)?;
+    let Difference { added, changed, removed } = built.index.difference(&before)?;
+    let mut event = build::event(&source, &args.index, &built);
+    (event.added, event.changed, event.removed) = (Some(added), Some(changed), Some(removed));
+    let mut exit = if built.left_out > 0 { Exit::LeftOut } else { Exit::Clean };
+    if let Place::Object(location, _) = &place {
+        build::upload(location, &built, &args.knobs, console)?;
+    }
+    built.publish()?;
+    if let Place::Object(location, _) = &place
+        && let Ok(stat) = find::client(location, &args.knobs, console)?.stat(location)
+    {
+        find::note_version(&found.path, &stat);
+    }
+    event.mounts = Some(0);
+    for mount in mounts_of(&found.path) {
+        match renew(&mount) {
+            Ok(()) => event.mounts = event.mounts.map(|mounts| mounts + 1),
+            Err(why) => {
+                exit = exit.max(Exit::LeftOut);
+                console.warn(&format!("update: {}: it shows the old index: {why}", mount.stats.mount_point));
+            }
+        }
+    }
+    console.say(&format!(
+        "{}; {} new, {} changed, {} gone",
+        build::says(&event),
+        grouped(added),
+        grouped(changed),
+        grouped(removed)
+    ))?;
+    console.event(Carries::Lines, &event)?;
+    Ok(exit)
+}
+
+/// The mounts of this user that show the index at this path.
+fn mounts_of(path: &Path) -> Vec<RunningMount> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A socket in a folder of another user's would name a process of its choice.
+    let folders = flatout_ambient::runtime_folders().into_iter();
+    let own: Vec<PathBuf> = folders.filter(|folder| flatout_mounting::is_own_folder(folder)).collect();
+    let running = flatout_mounting::running_mounts(&own);
+    let shows = |mount: &RunningMount| mount.stats.index.is_some() && Path::new(&mount.stats.source) == path;
+    running.into_iter().filter(shows).collect()
+}
+
+/// Has it show the index that its file has now.
+///
+/// # Errors
+/// Why it does not.
+fn renew(mount: &RunningMount) -> Result<(), String> {
+    if mount.stats.supervisor_pid.is_some() {
+        return Err("it is supervised: unmount it, and mount it again".to_owned());
+    }
+    let path = Path::new(&mount.stats.source);
+    let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
+    let wanted = index.id().map_err(|error| error.to_string())?;
+    let wanted: String = wanted.iter().map(|byte| format!("{byte:02x}")).collect();
+    sys::renew(mount.stats.pid);
+    let since = Instant::now();
+    while since.elapsed() < PATIENCE {
+        let stats = flatout_mounting::stats_of(&mount.socket);
+        match stats.and_then(|stats| stats.index) {
+            Some(index) if index.id == wanted => return Ok(()),
+            Some(_) => thread::sleep(Duration::from_millis(20)),
+            None => return Err("its process is gone".to_owned()),
+        }
+    }
+    Err("its process does not change to the new one; its log says why".to_owned())
+}
