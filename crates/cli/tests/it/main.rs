@@ -43,3 +43,4 @@ mod uploads_days;
 mod uploads_told;
 mod verbs;
 mod verbs_bad_days;
+mod volumes;

@@ -24,11 +24,26 @@ impl Mount {
     /// With the variables of `command`.
     #[track_caller]
     pub fn start(command: &Command, source: &str, more: &[&str]) -> Mount {
+        Mount::by(&["mount"], command, source, more)
+    }
+
+    /// Of an index of `source`, which is built first.
+    #[track_caller]
+    pub fn of_index(flatout: impl Fn(&[&str]) -> Command, source: &str, more: &[&str]) -> Mount {
+        let folder = tempfile::tempdir().unwrap();
+        let index = folder.path().join("index").display().to_string();
+        run(&mut flatout(&["volume", "build", source, &index])).clean();
+        // It has the index open.
+        Mount::by(&["volume", "mount"], &flatout(&[]), &index, more)
+    }
+
+    #[track_caller]
+    fn by(verb: &[&str], command: &Command, source: &str, more: &[&str]) -> Mount {
         let folder = tempfile::tempdir().unwrap();
         let point = folder.path().join("mounted");
         fs::create_dir(&point).unwrap();
         let mut mount = Command::new(env!("CARGO_BIN_EXE_flatout"));
-        mount.args(["mount", source]).arg(&point).arg("--foreground").args(more);
+        mount.args(verb).arg(source).arg(&point).arg("--foreground").args(more);
         mount.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let mut guard = Guard::start_mount(folder, &point, &mount);
         guard.wait_for("flatout mount", |_| is_mounted(&point).then_some(()));
@@ -195,6 +210,20 @@ for name in names:
 #[test]
 fn all_of_it_is_the_same() {
     check_reads(&Twins::new("mount-reads", some_files));
+}
+
+#[test]
+fn all_of_an_index_is_the_same() {
+    for by in [&[][..], &["--read-ahead"], &["--fuse"]] {
+        let local = tempfile::tempdir().unwrap();
+        some_files(local.path());
+        let bucket = Bucket::new("index-reads");
+        upload(&bucket, local.path(), "");
+        let more = [&["--endpoint-url", &bucket.curl.url], by].concat();
+        let source = format!("s3://{}", bucket.name);
+        let mount = Mount::of_index(|line| bucket.flatout(line), &source, &more);
+        check_reads(&Twins::of(mount, local.path()));
+    }
 }
 
 #[test]

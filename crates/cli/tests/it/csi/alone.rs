@@ -137,3 +137,22 @@ fn without_the_right_to_make_pods_a_volume_alone_is_refused() {
     assert!(refused.message().contains("install it with isolation.enabled=true"), "{refused:?}");
     node.is_clear();
 }
+
+#[test]
+fn an_index_of_a_volume_alone_goes_with_its_engine() {
+    let origin = Buckets::new(&[("bucket/f", b"content"), ("bucket/a/g", b"more")]);
+    let (cluster, node) = node(&[]);
+    let runner = PodRunner::start(&node, &cluster);
+    let wanted = Wanted::of("s3://bucket", &origin.url()).with("isolation", "pod").with("kind", "index");
+    let wanted = Wanted { read_only: true, ..wanted };
+    let target = node.published(&wanted);
+    assert_eq!(fs::read(target.join("f")).unwrap(), b"content");
+    let pid = *runner.running.lock().unwrap().values().next().unwrap();
+    signal("KILL", super::serving_below(pid).unwrap());
+    assert_eq!(fs::read(target.join("a/g")).unwrap(), b"more");
+    node.unpublished(&wanted);
+    wait_until("its pod goes", || cluster.pods().is_empty());
+    node.is_clear();
+    let left: Vec<_> = fs::read_dir(node.path("shared/driver/alone")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -5,6 +5,7 @@
 mod alone;
 mod controller;
 mod deaths;
+mod indexes;
 mod keys;
 mod kubernetes;
 mod roles;

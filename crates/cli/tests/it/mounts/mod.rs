@@ -18,6 +18,7 @@ mod services;
 mod staging;
 mod takeovers;
 mod versions;
+mod volumes;
 mod writers;
 mod writes;
 

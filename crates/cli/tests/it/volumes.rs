@@ -1,0 +1,254 @@
+//! `flatout volume`: indexes as files, without a mount.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::objects::Buckets;
+use crate::program::{Ended, flatout, run, signal, wait_until};
+
+/// A folder for indexes, and an origin.
+struct Place {
+    folder: tempfile::TempDir,
+    bucket: Buckets,
+}
+
+impl Place {
+    fn new(objects: &[(&str, &[u8])]) -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), bucket: Buckets::new(objects) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn volume(&self, arguments: &[&str]) -> Command {
+        let url = self.bucket.url();
+        let mut command =
+            flatout(&[&["volume"], arguments, &["--endpoint-url", &url, "--no-sign-request"]].concat());
+        command.current_dir(self.folder.path()).env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("XDG_RUNTIME_DIR", self.path("run"));
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Ended {
+        run(&mut self.volume(arguments))
+    }
+
+    /// What is in the folder, hidden files too.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn three() -> Place {
+    Place::new(&[("bucket/train/a", b"a"), ("bucket/train/d/b", b"bb"), ("bucket/train/d.c", b"ccc")])
+}
+
+#[test]
+fn an_index_is_built_shown_and_verified() {
+    let place = three();
+    let built = place.run(&["build", "s3://bucket/train", "t.flat", "--json"]).clean();
+    let event = &built.events()[0];
+    assert_eq!(
+        (&event["event"], &event["files"], &event["folders"], &event["bytes"], &event["left_out"]),
+        (&"volume_built".into(), &3.into(), &2.into(), &6.into(), &0.into())
+    );
+    let info = place.run(&["info", "t.flat"]).clean();
+    for says in ["s3://bucket/train/", "files          3", "folders        2"] {
+        assert!(info.text().contains(says), "{}", info.text());
+    }
+    assert_eq!(place.run(&["ls", "t.flat"]).clean().text(), "a\nd/\nd.c\n");
+    assert_eq!(place.run(&["ls", "t.flat", "d"]).clean().text(), "b\n");
+    // In the order of keys, as a bucket is listed.
+    assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a\nd.c\nd/b\n");
+    let long = place.run(&["ls", "t.flat", "-l", "d/b"]).clean();
+    assert!(long.text().trim_end().ends_with("2 d/b"), "{}", long.text());
+    place.run(&["ls", "t.flat", "x"]).refused(1, &["t.flat: x: no such file or folder"]);
+    let verified = place.run(&["verify", "t.flat", "--objects"]).clean();
+    assert!(verified.text().contains("the same objects"), "{}", verified.text());
+    fs::write(place.bucket.root().join("bucket/train/new"), b"new").unwrap();
+    fs::remove_file(place.bucket.root().join("bucket/train/a")).unwrap();
+    let verified = place.run(&["verify", "t.flat", "--objects", "--json"]);
+    assert_eq!(verified.code, Some(2));
+    let event = verified.events().into_iter().find(|event| event["event"] == "volume_verified").unwrap();
+    assert_eq!((&event["added"], &event["changed"], &event["removed"]), (&1.into(), &0.into(), &1.into()));
+    let updated = place.run(&["update", "t.flat"]).clean();
+    assert!(updated.text().contains("1 new, 0 changed, 1 gone"), "{}", updated.text());
+    assert_eq!(place.run(&["ls", "t.flat"]).clean().text(), "d/\nd.c\nnew\n");
+}
+
+#[test]
+fn equal_objects_make_an_equal_file() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "one.flat"]).clean();
+    place.run(&["build", "s3://bucket/train", "two.flat"]).clean();
+    assert!(fs::read(place.path("one.flat")).unwrap() == fs::read(place.path("two.flat")).unwrap());
+    assert_eq!(place.names(), ["one.flat", "two.flat"]);
+}
+
+#[test]
+fn an_index_is_kept_beside_the_objects() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "s3://bucket/indexes/t.flat"]).clean();
+    place.run(&["build", "s3://bucket/train/", "t.flat"]).clean();
+    let object = place.bucket.root().join("bucket/indexes/t.flat");
+    assert!(fs::read(&object).unwrap() == fs::read(place.path("t.flat")).unwrap());
+    assert_eq!(place.run(&["ls", "s3://bucket/indexes/t.flat"]).clean().text(), "a\nd/\nd.c\n");
+    fs::write(place.bucket.root().join("bucket/train/new"), b"new").unwrap();
+    place.run(&["update", "s3://bucket/indexes/t.flat"]).clean();
+    assert_eq!(place.run(&["ls", "s3://bucket/indexes/t.flat"]).clean().text(), "a\nd/\nd.c\nnew\n");
+    // Of a prefix, an index is kept that nobody has named.
+    assert_eq!(place.run(&["ls", "s3://bucket/train/d/"]).clean().text(), "b\n");
+    let kept = fs::read_dir(place.path("cache/flatout/volumes")).unwrap();
+    // One of each, and a note of the object's version.
+    assert_eq!(kept.count(), 3);
+    let elsewhere = place.bucket.root().join("other");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::copy(place.path("t.flat"), elsewhere.join("t.flat")).unwrap();
+    place
+        .run(&["ls", "s3://other/t.flat"])
+        .refused(4, &["s3://other/t.flat: it is an index of another bucket, s3://bucket/train/"]);
+    place.run(&["ls", "s3://bucket/absent/"]).refused(1, &["nothing lies there"]);
+}
+
+#[test]
+fn names_come_from_a_list_or_an_inventory() {
+    let place = three();
+    fs::write(place.path("names"), "d/b\r\na\n\nabsent\n").unwrap();
+    let built = place.run(&["build", "s3://bucket/train/", "t.flat", "--names", "names"]);
+    assert_eq!(built.code, Some(2), "{}", built.stderr);
+    assert!(
+        built.stderr.contains("train/absent: left out: the origin has no such object"),
+        "{}",
+        built.stderr
+    );
+    assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a\nd/b\n");
+
+    let schema = "Bucket, Key, Size, LastModifiedDate, ETag";
+    let csv = "\"bucket\",\"train%2Fz+z\",\"5\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n\
+        \"bucket\",\"train/a\",\"1\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n\
+        \"bucket\",\"other/a\",\"1\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n";
+    let manifest = |bucket: &str| {
+        let files = format!("[{{\"key\":\"data/one.csv\",\"size\":{}}}]", csv.len());
+        format!(
+            "{{\"sourceBucket\":\"{bucket}\",\"destinationBucket\":\"arn:aws:s3:::logs\",\"version\":\"2016-11-30\",\
+             \"creationTimestamp\":\"1514944800000\",\"fileFormat\":\"CSV\",\"fileSchema\":\"{schema}\",\"files\":{files}}}"
+        )
+    };
+    for folder in [place.path("inv"), place.bucket.root().join("logs")] {
+        fs::create_dir_all(folder.join("data")).unwrap();
+        fs::write(folder.join("data/one.csv"), csv).unwrap();
+        fs::write(folder.join("manifest.json"), manifest("bucket")).unwrap();
+    }
+    for inventory in ["inv/manifest.json", "s3://logs/manifest.json"] {
+        place.run(&["build", "s3://bucket/train/", "i.flat", "--inventory", inventory]).clean();
+        let listed = place.run(&["ls", "i.flat", "-l"]).clean();
+        assert!(listed.text().contains("2026-01-02T03:04:05Z              5 z z"), "{}", listed.text());
+        assert_eq!(listed.text().lines().count(), 2);
+    }
+    fs::write(place.path("inv/manifest.json"), manifest("elsewhere")).unwrap();
+    place
+        .run(&["build", "s3://bucket/train/", "i.flat", "--inventory", "inv/manifest.json"])
+        .refused(4, &["it is an inventory of the bucket elsewhere, not of bucket"]);
+}
+
+#[test]
+fn keys_that_no_file_can_stand_for_are_named() {
+    let names = ["bucket/ok", "bucket/a/b"];
+    let objects: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b"x"[..])).collect();
+    let place = Place::new(&objects);
+    let long = "n".repeat(200);
+    fs::write(place.path("names"), format!("ok\na/b\n{long}\n")).unwrap();
+    let built =
+        place.run(&["build", "s3://bucket/", "t.flat", "--names", "names", "--left-out", "left", "--json"]);
+    assert_eq!(built.code, Some(2), "{}", built.stderr);
+    let left = fs::read_to_string(place.path("left")).unwrap();
+    assert_eq!(left, format!("{long}\tthe origin has no such object\n"));
+    assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a/b\nok\n");
+}
+
+/// What is no index, or none any more.
+#[test]
+fn a_damaged_index_is_refused() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "t.flat"]).clean();
+    let whole = fs::read(place.path("t.flat")).unwrap();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= byte;
+        bytes
+    };
+    let mut newer = with(8, 2);
+    flatout_erofs::mend(&mut newer);
+    let longer = [&whole[..], &[0; 100]].concat();
+    let table: [(&str, Vec<u8>, &str); 7] = [
+        ("empty", Vec::new(), "not an index"),
+        ("text", b"hello".repeat(2000), "not an index"),
+        ("truncated", whole[..whole.len() - 4096].to_vec(), "truncated"),
+        ("longer", longer, "longer"),
+        ("newer", newer, "has format 3"),
+        ("header", with(20, 1), ""),
+        ("damaged", with(5000, 1), "block 1 does not have its checksum"),
+    ];
+    for (name, bytes, says) in table {
+        fs::write(place.path(name), bytes).unwrap();
+        let ended = place.run(&["verify", name]);
+        assert!(ended.code != Some(0) && ended.stderr.contains(name), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{name}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+        let mounted = place.run(&["mount", name, "m"]);
+        assert!(mounted.code != Some(0), "{name}");
+    }
+    // What is there and no index is not replaced; a damaged one is.
+    place
+        .run(&["build", "s3://bucket/train/", "text"])
+        .refused(4, &["text: something else than an index is there"]);
+    assert_eq!(fs::read(place.path("text")).unwrap(), b"hello".repeat(2000));
+    place.run(&["build", "s3://bucket/train/", "damaged"]).clean();
+    assert!(fs::read(place.path("damaged")).unwrap() == whole);
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let place = three();
+    place.run(&["build", "http://host/x", "t.flat"]).refused(4, &["a web server has no listing to index"]);
+    place.run(&["build", "train", "t.flat"]).refused(4, &["train"]);
+    place.run(&["build", "s3://bucket/", "s3://bucket/"]).refused(4, &["one object is wanted"]);
+    place.run(&["build", "s3://bucket/", "absent/t.flat"]).refused(1, &["absent/t.flat"]);
+    place.run(&["build", "s3://absent/", "t.flat"]).refused(1, &["s3://absent"]);
+    place.run(&["info", "absent.flat"]).refused(1, &["absent.flat", "flatout volume build"]);
+    place.run(&["update", "s3://bucket/train/a"]).refused(4, &["s3://bucket/train/a", "not an index"]);
+    fs::create_dir(place.path("folder")).unwrap();
+    place.run(&["build", "s3://bucket/", "folder"]).refused(4, &["folder"]);
+    assert_eq!(place.names(), ["cache", "folder"]);
+}
+
+/// Ended by a signal, by an origin, by force.
+#[test]
+fn a_build_that_breaks_off_leaves_what_was_there() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "t.flat"]).clean();
+    let before = fs::read(place.path("t.flat")).unwrap();
+    // Nobody listens at this port: the listing waits.
+    for (name, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
+        let mut command = flatout(&["volume", "build", "s3://bucket/", "t.flat", "--no-sign-request"]);
+        command.args(["--endpoint-url", "http://127.0.0.1:9", "--outage-timeout", "60s"]);
+        command.current_dir(place.folder.path());
+        let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        wait_until("the listing to wait", || threads(child.id()) > 1);
+        signal(name, child.id());
+        assert_eq!(child.wait().unwrap().code(), code, "{name}");
+        assert_eq!(place.names(), ["t.flat"], "{name}");
+        assert!(fs::read(place.path("t.flat")).unwrap() == before);
+    }
+}
+
+fn threads(pid: u32) -> usize {
+    fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).map_or(0, Iterator::count)
+}
