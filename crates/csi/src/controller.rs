@@ -108,6 +108,7 @@ impl Controller {
             volume,
             secrets,
             memory_bytes: MEMORY_BYTES,
+            index: None,
         };
         let connected = self.clients.connect(&assignment)?;
         work(&connected.client)
@@ -291,7 +292,7 @@ fn new_volume(request: CreateVolumeRequest, cluster: &Cluster) -> Result<NewVolu
     if name.contains('/') || name == "." || name == ".." {
         return Err(Status::invalid_argument(format!("name: '{name}' is no name of a folder")));
     }
-    check_modes(&request.volume_capabilities)?;
+    let is_read_only = check_modes(&request.volume_capabilities)?;
     if request.volume_content_source.is_some() {
         return Err(Status::invalid_argument(format!(
             "{name}: volumes are not made of others: write no dataSource"
@@ -306,6 +307,7 @@ fn new_volume(request: CreateVolumeRequest, cluster: &Cluster) -> Result<NewVolu
         attributes: request.parameters.clone(),
         secrets: request.secrets,
         mount_options: mount.map(|mount| mount.mount_flags).unwrap_or_default(),
+        is_read_only,
         ..VolumeRequest::default()
     };
     let mut read = attributes::read(&volume_request, cluster)
@@ -314,6 +316,11 @@ fn new_volume(request: CreateVolumeRequest, cluster: &Cluster) -> Result<NewVolu
         .map_err(|error| Status::invalid_argument(format!("{name}: {error}")))?;
     let key = format!("{}{name}/", shared.key());
     let own = shared.with_key(key).expect("what is in a bucket takes another key");
+    if read.volume.index.is_some() && !read.is_shared_path {
+        return Err(Status::invalid_argument(format!(
+            "{name}: kind: a folder that is made for a volume has no files to index: write volumeAs: sharepath"
+        )));
+    }
     // There is no pod whose token it could be: the controller's own is asked for the same role.
     read.volume.identity = read.volume.identity.of_driver();
     let knobs = read.volume.knobs.iter().filter(|(name, _)| OF_PLACES.contains(&name.as_str()));

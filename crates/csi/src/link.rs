@@ -31,6 +31,9 @@ pub struct Assignment {
     pub secrets: Secrets,
     /// Its share of the node's memory.
     pub memory_bytes: u64,
+    /// The name of its index on this node, if it has one.
+    #[serde(default)]
+    pub index: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub enum ToEngine {
     Forget { number: u64 },
     /// Its keys may be others by now.
     Renew { number: u64, secrets: Secrets },
+    /// No pod wants the volume of this index any more. Only engines that know of indexes are told.
+    LetIndexGo { index: String },
 }
 
 /// What an engine is asked. Volumes are named by the numbers of their mounts.
@@ -91,6 +96,17 @@ pub struct Health {
     /// Requests of the kernel that wait, and for how many seconds the oldest.
     pub waiting: u64,
     pub waits_s: u64,
+    /// What it has, where an index tells.
+    #[serde(default)]
+    pub contents: Option<Contents>,
+}
+
+/// What an index counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contents {
+    pub files: u64,
+    pub folders: u64,
+    pub bytes: u64,
 }
 
 /// Why something cannot be done, as the gRPC of CSI says it.
@@ -209,6 +225,11 @@ impl NodeFolder {
     /// Where an engine finds the plugin.
     pub fn socket(&self) -> PathBuf {
         socket_in(&self.engine())
+    }
+
+    /// The indexes of volumes, which engines make.
+    pub fn indexes(&self) -> PathBuf {
+        self.state().join("indexes")
     }
 
     /// What an engine has begun at origins, for the next one.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use flatout_ambient::{Ambient, Environment};
-use flatout_engine::Error;
-use flatout_mounting::{MountOptions, MountPlan, MountSource};
+use flatout_engine::{Dialect, Error};
+use flatout_mounting::{IndexRoot, MountOptions, MountPlan, MountSource};
 use flatout_settings::{Settings, knob};
 use flatout_wire::location::Location;
 use tonic::Code;
@@ -28,7 +28,7 @@ pub fn gather(assignment: &Assignment, surroundings: &Environment) -> Result<Amb
         .map_err(|error| Failure::new(Code::InvalidArgument, error.to_string()))
 }
 
-/// The mount of a volume at that place.
+/// The mount of a volume at that place. One with an index is served from that, by an image or as a tree.
 ///
 /// # Errors
 /// Its source is no bucket.
@@ -37,11 +37,19 @@ pub fn of(
     settings: Settings,
     mount_point: &Path,
     state_folder: Option<PathBuf>,
+    index: Option<(PathBuf, bool)>,
 ) -> Result<MountPlan, Failure> {
     let source = &assignment.volume.source;
     let location = Location::parse(source)
         .map_err(|error| Failure::new(Code::InvalidArgument, format!("{source}: {error}")))?;
-    let source = MountSource::under(&location).map_err(Failure::from)?;
+    let source = match index {
+        // Small files are read whole.
+        Some((path, is_image)) => {
+            let root = IndexRoot { path, is_image, is_direct: true };
+            MountSource::index(root, Dialect::of(&location))
+        }
+        None => MountSource::under(&location).map_err(Failure::from)?,
+    };
     let mut options = MountOptions::default();
     options.system.clone_from(&assignment.volume.system);
     // The knob says it.
@@ -58,4 +66,12 @@ pub fn of(
 /// The kernel's refusal.
 pub fn mount(plan: &MountPlan) -> Result<flatout_mount::LastingMount, Error> {
     flatout_mounting::lasting_mount(plan).map(flatout_mount::LastingMount::for_other_namespaces)
+}
+
+/// Shows the image that the mount serves, once an engine serves it. Of other mounts nothing is left to do.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn show(mount: &mut flatout_mount::LastingMount, plan: &MountPlan) -> Result<(), Error> {
+    flatout_mounting::show(mount, plan)
 }

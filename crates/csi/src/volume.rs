@@ -24,6 +24,19 @@ pub struct Volume {
     pub identity: Identity,
     /// It wants an engine of its own.
     pub is_isolated: bool,
+    /// Its names come from an index. It is part of the volume's key only where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<VolumeIndex>,
+}
+
+/// Where the index of a volume comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeIndex {
+    /// The node lists what lies under the source.
+    Listed,
+    /// An object that is one, by its URL.
+    Object(String),
 }
 
 /// Whose keys a volume is read and written with.
@@ -162,6 +175,7 @@ mod tests {
             read_only: false,
             identity: Identity::Secret,
             is_isolated: false,
+            index: None,
         }
     }
 
@@ -173,6 +187,15 @@ mod tests {
         assert_ne!(key, volume().key("other", None));
         assert_ne!(key, volume().key("models", Some("default/trainer")));
         assert_ne!(key, Volume { read_only: true, ..volume() }.key("models", None));
+        let of_index = Volume { index: Some(VolumeIndex::Listed), ..volume() };
+        assert_ne!(key, of_index.key("models", None));
+    }
+
+    /// A node that is upgraded knows its volumes by their keys.
+    #[test]
+    fn a_volume_without_an_index_has_the_key_that_it_always_had() {
+        let text = serde_json::to_string(&volume()).unwrap();
+        assert!(text.ends_with(r#""is_isolated":false}"#), "{text}");
     }
 
     #[test]

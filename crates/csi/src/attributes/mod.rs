@@ -1,6 +1,7 @@
 //! From what a volume says of itself to what is mounted: attributes, mount options, Secrets and what kubelet
 //! adds. Whatever means nothing here is refused by name.
 
+mod index;
 mod secrets;
 pub mod table;
 
@@ -65,6 +66,8 @@ pub struct VolumeRequest {
     pub group: String,
     /// The access mode allows no writer.
     pub readers_only: bool,
+    /// Nobody asks to write, whatever the access mode allows.
+    pub is_read_only: bool,
     /// The annotations of the pod's service account, where [`needs_account`] says so.
     pub of_account: BTreeMap<String, String>,
 }
@@ -283,6 +286,9 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
     let read_only = request.readers_only
         || options.system.iter().any(|option| option == "ro")
         || knobs.get("read-only").is_some_and(|value| value == "true");
+    let about = index::About { source: &source, system: &options.system, pod: &pod };
+    let index = index::of(&given, read_only || request.is_read_only, &about)?;
+    let read_only = read_only || index.is_some();
     if read_only {
         knobs.set("read-only", "true");
     }
@@ -333,6 +339,7 @@ pub fn read(request: &VolumeRequest, cluster: &Cluster) -> Result<ReadVolume, At
         read_only,
         identity,
         is_isolated,
+        index,
     };
     Ok(ReadVolume { volume, secrets, memory_bytes, is_shared_path, pod, notes: options.notes })
 }

@@ -47,6 +47,8 @@ pub enum Field {
     VolumeAs,
     ReclaimPolicy,
     Isolation,
+    Kind,
+    Index,
 }
 
 /// Which driver's volumes a table is of.
@@ -80,6 +82,18 @@ const OWN: &[Key] = &[
         "isolation",
         Field::Isolation,
         "shared; pod, for an engine of its own: its pod takes `memory` and no part of the node's",
+    ),
+    read(
+        "kind",
+        Field::Kind,
+        "bucket; index, for millions of small files that are only read: names come from an index, which the \
+         node makes of one listing",
+    ),
+    read(
+        "index",
+        Field::Index,
+        "of `kind: index`: an index that `flatout volume build` has made, which saves the listing: \
+         s3://BUCKET/KEY, or a key of the same bucket",
     ),
 ];
 

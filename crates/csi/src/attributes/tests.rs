@@ -1,6 +1,7 @@
 //! What volumes say of themselves, and what is made of it.
 
 use super::*;
+use crate::volume::VolumeIndex;
 
 fn request(attributes: &[(&str, &str)]) -> VolumeRequest {
     let attributes = attributes.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -369,4 +370,55 @@ fn keys_that_contradict_each_other_are_not_shown() {
     let twice = request(&[("bucket", "b"), ("akSecret", "VISIBLE"), ("AKSECRET", "VISIBLE2"), ("akId", "x")]);
     let error = read(&twice, &Cluster::default()).unwrap_err().to_string();
     assert!(error.contains("contradicts") && !error.contains("VISIBLE"), "{error}");
+}
+
+#[test]
+fn a_volume_of_an_index_is_read_only_and_says_where_its_index_comes_from() {
+    let base = [("source", "s3://data/train"), ("kind", "index")];
+    let readers = |more: &[(&str, &str)]| VolumeRequest {
+        is_read_only: true,
+        ..request(&[base.as_slice(), more].concat())
+    };
+    let read = read_of(&readers(&[]));
+    assert_eq!(read.volume.index, Some(VolumeIndex::Listed));
+    assert!(read.volume.read_only);
+    assert_eq!(knob(&read, "read-only"), Some("true"));
+    // Whatever makes it read only makes the same volume.
+    let of_mode = read_of(&VolumeRequest { readers_only: true, ..request(&base) });
+    let of_option = read_of(&VolumeRequest { mount_options: vec!["ro".into()], ..request(&base) });
+    assert_eq!(of_mode.volume.key("a", None), read.volume.key("a", None));
+    assert!(of_option.volume.read_only);
+    for (typed, url) in [
+        ("indexes/train.flat", "s3://data/indexes/train.flat"),
+        ("/train.flat", "s3://data/train.flat"),
+        ("s3://other/train.flat", "s3://other/train.flat"),
+    ] {
+        let read = read_of(&readers(&[("index", typed)]));
+        assert_eq!(read.volume.index, Some(VolumeIndex::Object(url.into())), "{typed}");
+    }
+    assert_eq!(read_of(&request(&[("source", "s3://data"), ("kind", "bucket")])).volume.index, None);
+}
+
+#[test]
+fn a_volume_of_an_index_that_cannot_be_is_refused() {
+    let base = [("source", "s3://data/train"), ("kind", "index")];
+    let readers = |more: &[(&str, &str)]| VolumeRequest {
+        is_read_only: true,
+        ..request(&[base.as_slice(), more].concat())
+    };
+    let check = |request: VolumeRequest, says: &str| {
+        let error = read(&request, &Cluster::default()).unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    };
+    check(request(&base), "kind: an index is read only: write accessModes: [ReadOnlyMany]");
+    check(readers(&[("index", "oss://data/i")]), "index: 'oss://data/i' is not of the service");
+    check(readers(&[("index", "s3://data")]), "index: 's3://data' is no object");
+    check(readers(&[("index", "indexes/")]), "index: 'indexes/' is no object");
+    check(readers(&[("index", "http://host/i")]), "index: 'http://host/i' is no");
+    check(request(&[("source", "s3://data"), ("index", "i")]), "index: write kind: index with it");
+    check(request(&[("source", "s3://data"), ("kind", "dir")]), "kind: 'dir' is neither bucket nor index");
+    check(VolumeRequest { mount_options: vec!["suid".into()], ..readers(&[]) }, "suid");
+    let inline = [("csi.storage.k8s.io/ephemeral", "true"), ("authType", "public"), ("index", "i")];
+    check(readers(&inline), "index: is for volumes of an administrator");
+    assert_eq!(read_of(&readers(&inline[..2])).volume.index, Some(VolumeIndex::Listed));
 }

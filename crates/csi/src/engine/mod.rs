@@ -1,6 +1,7 @@
 //! The process that serves: every volume of a node in one program without privileges. The plugin mounts, and
 //! hands it the kernel's connections; it hands them back when it leaves.
 
+mod indexes;
 mod keys;
 mod parent;
 mod volumes;
@@ -178,6 +179,7 @@ impl Engine {
             }
             ToEngine::Forget { number } => drop(self.state().prepared.remove(&number)),
             ToEngine::Renew { number, secrets } => self.renew(number, secrets),
+            ToEngine::LetIndexGo { index } => self.serving.let_index_go(&index),
             ToEngine::Ask { question, what } => {
                 let answer = self.answer(what, mount, plugin);
                 // The next plugin learns from `Kept` what a dead one was not told.

@@ -8,12 +8,13 @@ use flatout_engine::{Client, Config, OutageNews};
 use flatout_mount::LastingMount;
 use flatout_mounting::stats::MountStats;
 use flatout_mounting::{
-    Handover, MountLog, MountPlan, MountSession, Shutdown, StandingMount, StatsFn, StatusEndpoints,
+    Handover, MountLog, MountPlan, MountSession, MountedFiles, Shutdown, StandingMount, StatsFn,
+    StatusEndpoints,
 };
 use flatout_settings::Settings;
-use flatout_tree::Tree;
 use tonic::Code;
 
+use super::indexes::{Build, Indexes, KeptIndex, Request};
 use super::keys::{self, Identities, KeyFiles, KeyFolder, SharedKeys, VolumeKeys, of_folder};
 use crate::Log;
 use crate::link::{Assignment, Failure, Health, NodeFolder};
@@ -36,10 +37,17 @@ pub struct Connected {
     files: Arc<KeyFiles>,
 }
 
+impl Connected {
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
 /// What all volumes of an engine share.
 pub struct Serving {
     folder: NodeFolder,
     clients: Clients,
+    indexes: Arc<Indexes>,
     log: Log,
 }
 
@@ -47,14 +55,15 @@ pub struct Serving {
 pub struct Prepared {
     parts: Parts,
     plan: MountPlan,
-    tree: Tree,
+    files: MountedFiles,
     note: Option<String>,
+    index: Option<KeptIndex>,
 }
 
 /// What of a volume stays as long as it is served.
 struct Parts {
     assignment: Assignment,
-    connected: Connected,
+    connected: Arc<Connected>,
     log: Arc<MountLog>,
     outage: Arc<Mutex<Option<String>>>,
 }
@@ -66,6 +75,7 @@ pub struct Served {
     handover: Handover,
     stats: StatsFn,
     parts: Parts,
+    index: Option<KeptIndex>,
 }
 
 /// Whoever has to ask for keys anew.
@@ -123,7 +133,8 @@ impl Serving {
     /// # Errors
     /// A folder cannot be made.
     pub fn new(folder: &NodeFolder, environment: Environment, log: Log) -> Result<Serving, Failure> {
-        Ok(Serving { folder: folder.clone(), clients: Clients::new(environment)?, log })
+        let (clients, indexes) = (Clients::new(environment)?, Indexes::new(folder.indexes()));
+        Ok(Serving { folder: folder.clone(), clients, indexes, log })
     }
 
     /// Before the process ends.
@@ -131,16 +142,27 @@ impl Serving {
         self.clients.key_files.remove();
     }
 
-    /// Lists the root of the bucket's folder.
+    /// Lists the root of the bucket's folder, or sees to it that there is an index.
     ///
     /// # Errors
     /// The origin's refusal, or settings that make no sense.
     pub fn prepare(&self, assignment: Assignment) -> Result<Prepared, Failure> {
-        let (parts, mut plan) = self.parts(assignment)?;
+        let running = assignment.index.as_ref().and_then(|name| self.indexes.build(name));
+        if let Some(running) = running {
+            self.renew_build(&running, &assignment)?;
+        }
+        let (parts, mut plan) = self.parts(assignment, true)?;
         plan.mount_point = self.folder.mounts().join(&parts.assignment.key);
+        if let Some(name) = &parts.assignment.index {
+            let (volume, connected, log) =
+                (&parts.assignment.volume, parts.connected.clone(), parts.log.clone());
+            let index = self.indexes.ready(Request { name, volume, connected, log })?;
+            let (files, note) = flatout_mounting::list_root(&parts.connected.client, &plan, None)?;
+            return Ok(Prepared { parts, plan, files, note, index: Some(index) });
+        }
         flatout_mounting::end_renames(&parts.connected.client, &plan, &parts.log);
-        let (tree, note) = flatout_mounting::list_root(&parts.connected.client, &plan, Some(&parts.log))?;
-        Ok(Prepared { parts, plan, tree, note })
+        let (files, note) = flatout_mounting::list_root(&parts.connected.client, &plan, Some(&parts.log))?;
+        Ok(Prepared { parts, plan, files, note, index: None })
     }
 
     /// Goes on with what another engine has served. Nothing is asked of the origin.
@@ -148,19 +170,38 @@ impl Serving {
     /// # Errors
     /// `DataLoss`: that engine could not keep all that the kernel knows. What else fails may pass.
     pub fn go_on(&self, assignment: Assignment, mount: &LastingMount) -> Result<Prepared, Failure> {
-        let (parts, mut plan) = self.parts(assignment)?;
+        let (parts, mut plan) = self.parts(assignment, mount.is_image())?;
+        let index = parts.assignment.index.as_ref().map(|name| {
+            let gone = || Failure::new(Code::DataLoss, "its index is gone from this node");
+            KeptIndex::open(&self.indexes.path(name)).ok_or_else(gone)
+        });
+        let index = index.transpose()?;
         if let Some(point) = mount.point() {
             plan.mount_point = point.to_owned();
         }
         let taken = flatout_mounting::take_over(&parts.connected.client, &plan, mount, &parts.log);
-        let tree = taken.map_err(|error| Failure::new(Code::DataLoss, Failure::from(error).message))?;
-        Ok(Prepared { parts, plan, tree, note: None })
+        let files = taken.map_err(|error| Failure::new(Code::DataLoss, Failure::from(error).message))?;
+        Ok(Prepared { parts, plan, files, note: None, index })
     }
 
-    fn parts(&self, assignment: Assignment) -> Result<(Parts, MountPlan), Failure> {
-        let connected = self.clients.connect(&assignment)?;
+    /// A build of the volume's index goes on with these keys.
+    fn renew_build(&self, build: &Build, assignment: &Assignment) -> Result<(), Failure> {
+        let connected = &build.connected;
+        let (_, keys) = self.clients.keys_of(assignment, &assignment.secrets, &connected.files)?;
+        connected.keys.turn_to(keys);
+        Ok(())
+    }
+
+    /// No pod wants the volume of this index any more.
+    pub fn let_index_go(&self, name: &str) {
+        self.indexes.let_go(name);
+    }
+
+    fn parts(&self, assignment: Assignment, is_image: bool) -> Result<(Parts, MountPlan), Failure> {
+        let connected = Arc::new(self.clients.connect(&assignment)?);
         let settings = connected.settings.clone();
-        let plan = plan::of(&assignment, settings, Path::new(""), Some(self.folder.state()))?;
+        let index = assignment.index.as_ref().map(|name| (self.indexes.path(name), is_image));
+        let plan = plan::of(&assignment, settings, Path::new(""), Some(self.folder.state()), index)?;
         let log = Arc::new(self.log.of(&assignment.volume_id));
         let outage = Arc::<Mutex<Option<String>>>::default();
         let (seen, told) = (outage.clone(), log.clone());
@@ -186,17 +227,22 @@ impl Serving {
         mount: LastingMount,
         takes_over: bool,
     ) -> Result<(Served, MountSession), Failure> {
-        let Prepared { parts, mut plan, tree, .. } = prepared;
+        let Prepared { parts, mut plan, mut files, index, .. } = prepared;
+        if index.is_some() && !takes_over && !mount.is_image() {
+            // The node mounts no images.
+            plan.serve_as_before(false);
+            files = flatout_mounting::list_root(&parts.connected.client, &plan, None)?.0;
+        }
         if let Some(point) = mount.point() {
             plan.mount_point = point.to_owned();
         }
         let kept = mount.try_clone().map_err(|error| Failure::internal("the descriptor", &error))?;
         if !takes_over {
-            tree.keep_in(mount.table());
+            files.keep_in(&mount);
         }
         let none = StatusEndpoints::bind(&[], None).map_err(|error| Failure::internal("threads", &error))?;
         let standing = Some(StandingMount { mount, takes_over });
-        let session = MountSession::start(plan, tree, none, &parts.log, &Shutdown::default(), standing)?;
+        let session = MountSession::start(plan, files, none, &parts.log, &Shutdown::default(), standing)?;
         session.clear_unfinished();
         let served = Served {
             assignment: parts.assignment.clone(),
@@ -204,6 +250,7 @@ impl Serving {
             handover: session.handover(),
             stats: session.stats(),
             parts,
+            index,
         };
         Ok((served, session))
     }
@@ -244,13 +291,20 @@ impl Served {
 
     /// Under the volume's own name.
     pub fn stats(&self) -> MountStats {
-        MountStats { mount_point: self.assignment.volume_id.clone(), ..(self.stats)() }
+        let stats = (self.stats)();
+        let source = match &self.index {
+            // And not a file of this node.
+            Some(_) => self.assignment.volume.source.clone(),
+            None => stats.source.clone(),
+        };
+        MountStats { mount_point: self.assignment.volume_id.clone(), source, ..stats }
     }
 
     pub fn health(&self) -> Health {
         let outage = self.parts.outage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let waits = self.handover.waits();
         let longest = waits.iter().max().copied().unwrap_or_default();
-        Health { outage, waiting: waits.len() as u64, waits_s: longest.as_secs() }
+        let contents = self.index.as_ref().map(|index| index.contents);
+        Health { outage, waiting: waits.len() as u64, waits_s: longest.as_secs(), contents }
     }
 }

@@ -213,6 +213,7 @@ mod tests {
             read_only: true,
             identity: Identity::Driver,
             is_isolated: true,
+            index: None,
         };
         Record {
             volume_id: "models".into(),
@@ -220,6 +221,7 @@ mod tests {
             volume,
             memory_bytes: 1 << 30,
             alone: Some("0123".into()),
+            index: None,
             targets: Vec::new(),
         }
     }

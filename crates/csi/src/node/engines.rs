@@ -157,6 +157,12 @@ impl Engines {
         newest(&lock(&self.connected), only)
     }
 
+    /// Tells all that may serve this volume of its own, or of the node.
+    pub fn tell_all(&self, only: Option<&str>, message: &ToEngine) {
+        let connected = lock(&self.connected).clone();
+        connected.iter().filter(|engine| engine.is_for(only)).for_each(|engine| engine.tell(message));
+    }
+
     pub fn get(&self, id: u64) -> Option<Arc<Engine>> {
         lock(&self.connected).iter().find(|engine| engine.id == id).cloned()
     }

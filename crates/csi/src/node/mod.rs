@@ -1,9 +1,11 @@
 //! The part of the driver that runs on every node: it answers kubelet.
 
 mod alone;
+mod binds;
 mod engine_pods;
 mod engines;
 mod health;
+mod indexes;
 mod kubernetes;
 mod plugin;
 mod records;
@@ -107,6 +109,7 @@ fn publish_of(request: NodePublishVolumeRequest) -> Result<Publish, Status> {
             fs_type: mount.fs_type,
             group: mount.volume_mount_group,
             readers_only,
+            is_read_only: request.readonly,
             of_account: Default::default(),
         },
     })
@@ -137,6 +140,7 @@ impl Node for NodeService {
     }
 
     /// A bucket has no size: what df says of the mount is said, and the mount, which may hang, is not asked.
+    /// The engine of an index knows that of its files.
     async fn node_get_volume_stats(
         &self,
         request: Request<NodeGetVolumeStatsRequest>,
@@ -151,12 +155,19 @@ impl Node for NodeService {
         if !self.0.knows(&volume_id, Path::new(&volume_path)) {
             return Err(Status::not_found(format!("{volume_id} is not published at {volume_path}")));
         }
-        let bytes = i64::try_from(STATFS.blocks * u64::from(STATFS.block_bytes)).unwrap_or(i64::MAX);
-        let inodes = i64::try_from(STATFS.files).unwrap_or(i64::MAX);
+        let asked = volume_id.clone();
+        let contents = self.blocking(move |plugin| Ok(plugin.contents(&asked))).await?;
+        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        // What an index has does not grow.
+        let (bytes, inodes) = match contents {
+            Some(contents) => (whole(contents.bytes), whole(contents.files + contents.folders)),
+            None => (whole(STATFS.blocks * u64::from(STATFS.block_bytes)), whole(STATFS.files)),
+        };
+        let free = |all: i64| if contents.is_some() { 0 } else { all };
         let usage = |unit: volume_usage::Unit, all: i64| VolumeUsage {
-            available: all,
+            available: free(all),
             total: all,
-            used: 0,
+            used: all - free(all),
             unit: unit as i32,
         };
         let usage = vec![usage(volume_usage::Unit::Bytes, bytes), usage(volume_usage::Unit::Inodes, inodes)];

@@ -11,6 +11,7 @@ use flatout_mount::LastingMount;
 use tonic::{Code, Status};
 
 use super::engines::{Door, Engine, Engines};
+use super::indexes::show;
 use super::kubernetes::Kubernetes;
 use super::records::{Record, Records, Target, only_one};
 use super::targets::{self, Unmounted};
@@ -46,6 +47,8 @@ pub struct NodeOptions {
     pub kubernetes: Option<Kubernetes>,
     /// A service account names no role for its pods.
     pub ignores_accounts: bool,
+    /// Indexes are shown by FUSE, also where EROFS could.
+    pub no_images: bool,
     /// The DaemonSet that says how engines are run, where volumes may have one alone.
     pub engine_pods: Option<String>,
 }
@@ -54,7 +57,7 @@ pub struct NodeOptions {
 #[derive(Debug)]
 pub struct Plugin {
     options: NodeOptions,
-    records: Records,
+    pub(super) records: Records,
     pub(super) engines: Arc<Engines>,
     state: Mutex<State>,
     /// Something is done with a volume no more.
@@ -70,9 +73,11 @@ pub struct Plugin {
 pub(super) struct State {
     pub volumes: HashMap<String, Volume>,
     /// Volumes that something is done with now.
-    busy: BTreeSet<String>,
+    pub busy: BTreeSet<String>,
     /// Volumes alone whose engines are looked for.
     pub sought: BTreeSet<String>,
+    /// Engines have had their time to say what they have served before this plugin was started.
+    pub is_settled: bool,
 }
 
 /// A volume of this node.
@@ -96,9 +101,9 @@ impl Volume {
     }
 
     pub(super) fn assignment(&self) -> Assignment {
-        let Record { key, volume_id, volume, memory_bytes, .. } = self.record.clone();
+        let Record { key, volume_id, volume, memory_bytes, index, .. } = self.record.clone();
         let (number, secrets) = (self.number, self.secrets.clone());
-        Assignment { key, number, volume_id, volume, secrets, memory_bytes }
+        Assignment { key, number, volume_id, volume, secrets, memory_bytes, index }
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -239,7 +244,11 @@ impl Plugin {
             }
             // Secrets alone are new. What is wrong with them must not take the volume from its pod.
             let secrets = attributes::read_secrets(&publish.request);
-            return self.again(&key, &known, secrets.map_err(invalid));
+            let shown = self.again(&key, &known, secrets.map_err(invalid));
+            if let Err(failure) = &shown {
+                self.give_up(&key, &known, failure);
+            }
+            return shown;
         }
         let request = self.with_account(&publish.request)?;
         let read = attributes::read(&request, &self.options.cluster).map_err(invalid)?;
@@ -261,13 +270,12 @@ impl Plugin {
             self.renew(&key, read.secrets.clone());
         }
         let shown = self.serve_and_bind(&key, &target);
-        if let Err(failure) = &shown
-            && is_new
-        {
-            if read.volume.is_isolated && failure.code() == Code::Unavailable {
-                // Its pod may need minutes to start: kubelet's next call finds it on its way.
+        if let Err(failure) = &shown {
+            let may_come = failure.code() == Code::Unavailable;
+            if may_come && (is_new && read.volume.is_isolated || read.volume.index.is_some()) {
+                // Its pod, or its index, may need minutes: kubelet's next call finds it on its way.
                 self.keep_target(&key, &target)?;
-            } else {
+            } else if is_new {
                 self.unmount_shared(&key);
                 self.clear(&key);
             }
@@ -292,7 +300,7 @@ impl Plugin {
             volume.and_then(|volume| volume.mount.as_ref()?.device())
         };
         let shown = targets::at(&known.path).filter(targets::is_of_a_driver).map(|mount| mount.device);
-        if device.is_some() && device == shown || device.is_none() && !targets::is_dead(&known.path) {
+        if device.is_some() && device == shown || device.is_none() && !self.is_dead(key, &known.path) {
             return Ok(());
         }
         self.serve_and_bind(key, known)
@@ -358,6 +366,7 @@ impl Plugin {
             volume: read.volume.clone(),
             memory_bytes,
             alone: read.volume.is_isolated.then(|| format!("{:.16}-{:x}", key, new_number())),
+            index: read.volume.index.as_ref().map(|_| format!("{:.16}-{:x}", key, new_number())),
             targets: Vec::new(),
         };
         state.volumes.insert(key.to_owned(), Volume::new(record, read.secrets.clone()));
@@ -399,7 +408,7 @@ impl Plugin {
         let is_alive = self.state().volumes.get(key).is_some_and(Volume::is_alive);
         if !is_alive {
             let point = self.options.folder.mounts().join(key);
-            if !targets::is_dead(&point) {
+            if !self.is_dead(key, &point) {
                 return Err(Failure::new(
                     Code::Unavailable,
                     "its engine serves it, and has not told this plugin yet: it is tried again",
@@ -408,76 +417,6 @@ impl Plugin {
             self.mount(key)?;
         }
         self.bind(key, target)
-    }
-
-    fn bind(&self, key: &str, target: &Target) -> Result<(), Failure> {
-        let path = target.path.display();
-        let refused = |error| Failure::internal(&path.to_string(), &error);
-        let (record, device) = {
-            let mut state = self.state();
-            let Some(volume) = state.volumes.get_mut(key) else {
-                return Err(Failure::new(Code::Aborted, "it was unpublished meanwhile"));
-            };
-            let device = volume.mount.as_ref().and_then(LastingMount::device);
-            let is_known = volume.record.targets.contains(target);
-            if is_known && device.is_some() && targets::at(&target.path).map(|mount| mount.device) == device {
-                return Ok(());
-            }
-            volume.record.targets.retain(|known| known.path != target.path);
-            volume.record.targets.push(target.clone());
-            (volume.record.clone(), device)
-        };
-        let source = self.options.folder.mounts().join(key);
-        // An empty folder that somebody has left there would take writes on the node's own disk.
-        let is_at = |path: &Path| device.is_some() && targets::at(path).map(|mount| mount.device) == device;
-        let away = || {
-            std::io::Error::other(format!(
-                "{}: somebody has unmounted it: end the pods that use it",
-                source.display()
-            ))
-        };
-        // Before it is so: a plugin that is killed in between finds it.
-        let shown = self.records.save(&record).and_then(|()| targets::make(&target.path)).and_then(|()| {
-            if !is_at(&source) {
-                return Err(away());
-            }
-            targets::bind(&source, &target.path, target.read_only, &record.volume.system)?;
-            if !is_at(&target.path) {
-                targets::unmount(&target.path)?;
-                return Err(away());
-            }
-            Ok(())
-        });
-        shown.map_err(|error| {
-            self.forget_target(key, &target.path);
-            refused(error)
-        })
-    }
-
-    /// Knows that the volume is wanted there, before it is shown.
-    fn keep_target(&self, key: &str, target: &Target) -> Result<(), Failure> {
-        let record = {
-            let mut state = self.state();
-            let Some(volume) = state.volumes.get_mut(key) else { return Ok(()) };
-            volume.record.targets.push(target.clone());
-            volume.record.clone()
-        };
-        self.records.save(&record).map_err(|error| Failure::internal("its record", &error))
-    }
-
-    fn forget_target(&self, key: &str, path: &Path) {
-        let record = {
-            let mut state = self.state();
-            let Some(volume) = state.volumes.get_mut(key) else { return };
-            volume.record.targets.retain(|known| known.path != path);
-            volume.record.clone()
-        };
-        if record.targets.is_empty() {
-            return self.records.remove(key);
-        }
-        if let Err(error) = self.records.save(&record) {
-            self.log.say(&format!("{}: its record: {}", record.volume_id, flatout_engine::plain(&error)));
-        }
     }
 
     /// Mounts it for the first time, or anew where it was lost: then at every target.
@@ -528,10 +467,10 @@ impl Plugin {
         std::fs::create_dir_all(&point)
             .map_err(|error| Failure::internal(&point.display().to_string(), &error))?;
         let settings = plan::gather(assignment, &Environment::new())?.settings;
-        let plan = plan::of(assignment, settings, &point, None)?;
+        let plan = plan::of(assignment, settings, &point, None, self.index_of(assignment))?;
         let mount = plan::mount(&plan)?;
         match engine.ask(Question::Serve { number: assignment.number }, Some(&mount), SERVES_WITHIN)? {
-            Answer::Serves => Ok(mount),
+            Answer::Serves => show(mount, plan),
             _ => Err(something_else()),
         }
     }
@@ -559,7 +498,9 @@ impl Plugin {
     pub(super) fn clear(self: &Arc<Plugin>, key: &str) {
         let gone = self.state().volumes.remove(key);
         self.records.remove(key);
-        if let Some(name) = gone.and_then(|volume| volume.record.alone) {
+        let Some(Volume { record, .. }) = gone else { return };
+        self.let_index_go(&record);
+        if let Some(name) = record.alone {
             self.let_engine_go(name);
         }
     }

@@ -27,6 +27,9 @@ pub struct Record {
     pub memory_bytes: u64,
     /// Of one with an engine of its own: the name of that engine, which no other has had.
     pub alone: Option<String>,
+    /// Of one with an index: the name of that on this node, which no other has had.
+    #[serde(default)]
+    pub index: Option<String>,
     pub targets: Vec<Target>,
 }
 
@@ -134,6 +137,7 @@ mod tests {
             read_only: true,
             identity: Identity::Driver,
             is_isolated: false,
+            index: None,
         };
         let path = "/var/lib/kubelet/pods/1/volumes/mount".into();
         let target = Target { path, read_only: true, is_single: false, readers_only: true };
@@ -143,6 +147,7 @@ mod tests {
             volume,
             memory_bytes: 1 << 28,
             alone: None,
+            index: None,
             targets: vec![target],
         };
         records.save(&record).unwrap();

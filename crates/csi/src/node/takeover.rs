@@ -59,6 +59,7 @@ impl Plugin {
             }
             thread::sleep(STEP);
         }
+        self.state().is_settled = true;
         self.assign();
     }
 
@@ -87,6 +88,7 @@ impl Plugin {
 
     /// Gives every volume that nobody serves to the newest engine, side by side.
     pub(super) fn assign(self: &Arc<Plugin>) {
+        self.unserved_images().into_iter().for_each(|record| self.clear_dead(record));
         let mut orphans = Vec::new();
         let mut lost = Vec::new();
         for volume in self.state().volumes.values_mut() {

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use flatout_mount::{DaemonState, MountEntry};
+use flatout_mount::{DaemonState, IMAGE_NAME, MountEntry};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
@@ -17,11 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a driver of volumes has mounted it: this one, or the one that was here before it.
 pub fn is_of_a_driver(mount: &MountEntry) -> bool {
-    mount.kind == "fuse" || mount.kind.starts_with("fuse.")
+    mount.kind == "fuse" || mount.kind.starts_with("fuse.") || is_image(mount)
+}
+
+/// Whether it is an image that an engine serves.
+pub fn is_image(mount: &MountEntry) -> bool {
+    mount.kind == "erofs" && mount.source.ends_with(&format!("/{IMAGE_NAME}"))
 }
 
 /// Whether nobody serves what is mounted there, and nobody will. A mount that does not answer may be served
-/// again.
+/// again. Of an image this is not seen: its names are answered by the kernel alone.
 pub fn is_dead(point: &Path) -> bool {
     at(point).is_none() || flatout_mount::daemon_at(point) == DaemonState::Dead
 }
