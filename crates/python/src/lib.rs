@@ -20,6 +20,7 @@ mod engine;
 mod errors;
 mod exit;
 mod file;
+mod index;
 mod interpreters;
 mod kind;
 mod log;
@@ -62,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<read_queue::ReadQueue>()?;
     module.add_class::<read_queue::ObjectVersion>()?;
     module.add_class::<file::File>()?;
+    module.add_class::<index::Index>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<object_meta::ObjectMeta>()?;
     module.add_class::<many::ReadMany>()?;

@@ -94,18 +94,25 @@ struct RequestedObject {
     range: (Option<i64>, Option<i64>),
     /// Where a listing told it.
     size: Option<u64>,
+    /// The ETag that it must have, where that is known.
+    if_match: Option<String>,
     /// Of an `Info` that has one.
     version_id: Option<String>,
 }
 
+/// A read as `flatout.torch` plans it: URL, start, end, size, ETag.
+type TorchRequest = (String, Option<i64>, Option<i64>, Option<u64>, Option<String>);
+
 impl RequestedObject {
     fn of(index: u64, item: &Bound<'_, PyAny>) -> PyResult<Result<RequestedObject, Failure>> {
-        let (url, range, size, version_id) = if let Ok(url) = item.cast::<PyString>() {
-            (url.to_string(), (None, None), None, None)
+        let (url, range, size, if_match, version_id) = if let Ok(url) = item.cast::<PyString>() {
+            (url.to_string(), (None, None), None, None, None)
         } else if let Ok(meta) = item.extract::<ObjectMeta>() {
-            (meta.url, (None, None), meta.size, meta.version_id)
+            (meta.url, (None, None), meta.size, None, meta.version_id)
         } else if let Ok((url, start, end)) = item.extract::<(String, Option<i64>, Option<i64>)>() {
-            (url, (start, end), None, None)
+            (url, (start, end), None, None, None)
+        } else if let Ok((url, start, end, size, etag)) = item.extract::<TorchRequest>() {
+            (url, (start, end), size, etag, None)
         } else {
             let name = item.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
@@ -117,6 +124,7 @@ impl RequestedObject {
             location,
             range,
             size,
+            if_match,
             version_id,
         }))
     }
@@ -207,10 +215,10 @@ impl ReadMany {
         py: Python<'_>,
         object: RequestedObject,
     ) -> PyResult<Result<Option<PlannedRead>, Failure>> {
-        let RequestedObject { url, location, range, size, version_id } = object;
+        let RequestedObject { url, location, range, size, if_match, version_id } = object;
         let (span, if_match) = match range_request(range.0, range.1) {
             RangeRequest::Empty => return Ok(Ok(None)),
-            RangeRequest::Span(span) => (span, None),
+            RangeRequest::Span(span) => (span, if_match),
             RangeRequest::NeedsSize => {
                 let version =
                     self.client.get().version(py, &self.engine, &location, version_id.as_deref())?;
@@ -223,7 +231,7 @@ impl ReadMany {
                 if range.is_empty() {
                     return Ok(Ok(None));
                 }
-                (Span::Slice(range), etag)
+                (Span::Slice(range), if_match.or(etag))
             }
         };
         let most = match &span {

@@ -23,6 +23,7 @@ SKIPPED = {
         "tests/test_dcp.py",
         "tests/test_safetensors_torch.py",
         "tests/test_torch.py",
+        "tests/test_torch_index.py",
         "tests/test_torch_loaders.py",
         "tests/test_torch_minio.py",
         "tests/test_torch_rows.py",

@@ -6,7 +6,7 @@ ends within 100 ms of a signal whose handler raises, such as ctrl-C. What goes w
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import GenericAlias
 from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, final, overload
 
@@ -22,6 +22,7 @@ __all__ = [
     "Credentials",
     "ReadQueue",
     "File",
+    "Index",
     "Info",
     "Pages",
     "Progress",
@@ -306,6 +307,41 @@ class ReadMany(Iterator[tuple[int, _Read]], Generic[_Read]):
     def __next__(self) -> tuple[int, _Read]: ...
     def close(self) -> None:
         """Cancels the reads in flight."""
+
+@final
+class Index:
+    """An index of remote objects: a file that ``flatout volume build`` has written. Only what is asked for is
+    read of it, and compared with its checksum.
+    """
+
+    def __new__(cls, path: str | os.PathLike[str]) -> Self: ...
+    def __len__(self) -> int: ...
+    @property
+    def source(self) -> str:
+        """The URL of the prefix whose objects it has."""
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """How many files and folders it has, and the bytes of all files."""
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """The file that was opened: device, inode, bytes, and nanoseconds of its last change."""
+
+    def write_places(self, path: str | os.PathLike[str], matches: Callable[[str], bool] | None = None) -> int:
+        """Writes to the file ``path`` where the inode of each file is, in the order of keys, as 4 bytes in the
+        machine's order. All of the index is read, and an error raised where it is damaged.
+
+        Args:
+            path: of a file, which is there.
+            matches: is called with what follows the prefix in each key, and returns whether it is wanted.
+
+        Returns:
+            How many there are.
+        """
+
+    def infos(self, places: Sequence[int]) -> list[Info]:
+        """The files whose inodes are at these places, as a listing would tell of them."""
 
 @final
 class Pages(Iterator[list[Info]]):

@@ -7,6 +7,7 @@
 
 from ._checkpoint import Checkpoint
 from ._datasets import IterableDataset, MapDataset, Sample
+from ._indexed import IndexKeys
 from ._keys import KeyTable
 from ._loaders import ReadAhead
 from ._rows import RowIterableDataset, RowMapDataset
@@ -15,6 +16,7 @@ from ._tar import InvalidTar, TarDataset
 
 __all__ = [
     "Checkpoint",
+    "IndexKeys",
     "InvalidTar",
     "IterableDataset",
     "KeyTable",

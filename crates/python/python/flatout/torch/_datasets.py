@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..errors import UsageError
+from ..client import default_client
+from ..errors import ObjectChanged, UsageError
 from ._epochs import Order, Sharded
+from ._indexed import IndexKeys
 from ._loaders import Loading, Request
-from ._sources import Source
+from ._sources import Source, refuse_none
 
 if TYPE_CHECKING:
     from .._native import Buffer
     from ..client import Client
     from ..io import RemoteFile
-    from ._keys import KeyTable
+    from ._keys import Keys
+
+_T = TypeVar("_T")
 
 __all__ = ["IterableDataset", "MapDataset", "Sample"]
 
@@ -51,7 +56,7 @@ class _Objects(Source):
 
     def __init__(
         self,
-        keys: KeyTable,
+        keys: Keys,
         *,
         labels: Sequence[Any] | None = None,
         transform: Callable[[Sample], Any] | None = None,
@@ -66,7 +71,46 @@ class _Objects(Source):
 
     def open(self, index: int) -> RemoteFile:
         """The object of a sample as a file."""
-        return self.client.open(self.keys.url(index), size=self.keys.size(index))
+        return self.client.open(self.keys.url(index), size=self.keys.size(index), etag=self.keys.etag(index))
+
+    @classmethod
+    def from_index(
+        cls,
+        index: str | os.PathLike[str],
+        *,
+        include: str | None = None,
+        client: Client | None = None,
+        **named: Any,
+    ) -> Any:
+        """The objects of an index, as ``flatout volume build`` writes it, in the order of their keys: nothing is listed. Reads are
+        held to the ETags that the index has. A key that no file can stand for is in no index.
+
+        Args:
+            index: a local file, or the URL of an object, which is downloaded to a temporary file.
+            include: a pattern, as ``"*.jpg"``, that the key behind the prefix has to match.
+            client: by default :func:`flatout.default_client`.
+            named: ``transform``, and what else the class takes.
+
+        Raises:
+            Corrupt: the index is truncated or damaged.
+            UsageError: it is no index, is of a newer format, or has no such object.
+            ObjectChanged: while samples are read: an object was replaced since the index was built.
+        """
+        keys = IndexKeys.of(client or default_client(), index, include)
+        pattern = "" if include is None else f" that matches {include!r}"
+        refuse_none(keys, keys.index, f"the index has no file{pattern}", "`flatout volume ls` shows what is there")
+        return cls(keys, client=client, **named)
+
+    def _request(self, index: int) -> Request:
+        """The read of a sample. URL, ETag and size say which bytes are wanted: what a cache would be asked for."""
+        return Request(self.keys.url(index), bytes=self.keys.size(index), etag=self.keys.etag(index))
+
+    def _held(self, read: Iterator[_T]) -> Iterator[_T]:
+        """What is read, and the error of an object that has another version than is wanted."""
+        try:
+            yield from read
+        except ObjectChanged as error:
+            raise self.keys.changed(error) from error
 
     def _sample(self, index: int, data: Buffer) -> Any:
         label = None if self._labels is None else self._labels[index]
@@ -77,7 +121,7 @@ class _Objects(Source):
 class MapDataset(_Objects, Loading):
     """Objects as samples by number, for any sampler of ``DataLoader``. A batch is read by one call of the engine.
 
-    Made by :meth:`from_prefix`, :meth:`from_urls` or :meth:`from_manifest`. ``transform`` makes of a :class:`Sample` what the loader
+    Made by :meth:`from_prefix`, :meth:`from_index`, :meth:`from_urls` or :meth:`from_manifest`. ``transform`` makes of a :class:`Sample` what the loader
     is to get; without it samples are what they are. It pickles without its keys, which are in a mapped file.
 
     :meth:`loader` makes a ``DataLoader`` whose next batches are read while one is made, and so does :class:`ReadAhead`.
@@ -87,10 +131,10 @@ class MapDataset(_Objects, Loading):
         return len(self.keys)
 
     def _requests(self, indices: Sequence[int]) -> list[Request]:
-        return [Request(self.keys.url(index), bytes=self.keys.size(index)) for index in indices]
+        return [self._request(index) for index in indices]
 
     def _batch(self, indices: Sequence[int], read: Iterator[Buffer]) -> list[Any]:
-        return [self._sample(index, data) for data, index in zip(read, indices)]
+        return [self._sample(index, data) for data, index in zip(self._held(read), indices)]
 
 
 class IterableDataset(_Objects, Sharded):
@@ -113,7 +157,7 @@ class IterableDataset(_Objects, Sharded):
 
     def __init__(
         self,
-        keys: KeyTable,
+        keys: Keys,
         *,
         shuffle: bool = False,
         seed: int = 0,
@@ -129,6 +173,8 @@ class IterableDataset(_Objects, Sharded):
         self._concurrency = concurrency
 
     def _samples_of(self, numbers: list[int]) -> Iterator[Any]:
-        urls = (self.keys.url(number) for number in numbers)
-        for place, data in self.client.read_many(urls, concurrency=self._concurrency):
+        requests = (self._request(number) for number in numbers)
+        # A tuple with a size and an ETag is what the stubs do not show.
+        read = self.client.read_many(cast(Any, requests), concurrency=self._concurrency)
+        for place, data in self._held(read):
             yield self._sample(numbers[place], data)

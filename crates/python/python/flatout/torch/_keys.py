@@ -18,8 +18,9 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..errors import ObjectChanged
 
-__all__ = ["KeyTable"]
+__all__ = ["KeyTable", "Keys"]
 
 _MAGIC = b"flatout keys 2\n\0"
 #: Magic, how many there are, bytes of the base, of the pattern, and of the names.
@@ -30,7 +31,42 @@ _ALL = "*"
 _UNKNOWN = 2**64 - 1
 
 
-class KeyTable:
+class Keys:
+    """Objects by number, in the order in which a dataset has them."""
+
+    @property
+    def base(self) -> str:
+        """What all URLs begin with."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def name(self, index: int) -> str:
+        """What follows the base in the URL of an object."""
+        raise NotImplementedError
+
+    def size(self, index: int) -> int | None:
+        """In bytes; None where nothing told it."""
+        raise NotImplementedError
+
+    def etag(self, index: int) -> str | None:
+        """Of the version that is read; None where any is."""
+        return None
+
+    def url(self, index: int) -> str:
+        """Of an object."""
+        return self.base + self.name(index)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.url(index) for index in range(len(self)))
+
+    def changed(self, error: ObjectChanged) -> ObjectChanged:
+        """What is raised where an object has another version than :meth:`etag` names."""
+        return error
+
+
+class KeyTable(Keys):
     """URLs and sizes of objects, in the order in which they were given, over a file of 16 bytes and the name for each.
 
     It pickles as the path of its file. One of a temporary file is there as long as the process that made it keeps it.
@@ -97,7 +133,7 @@ class KeyTable:
         if path is not None:
             return cls(path)
         table = cls(new)
-        weakref.finalize(table, _remove, new, os.getpid())
+        weakref.finalize(table, remove, new, os.getpid())
         return table
 
     @classmethod
@@ -153,17 +189,10 @@ class KeyTable:
         start = self._ends[index - 1] if index else 0
         return bytes(self._names[start : self._ends[index]]).decode()
 
-    def url(self, index: int) -> str:
-        """Of an object."""
-        return self._base + self.name(index)
-
     def size(self, index: int) -> int | None:
         """In bytes; None where nothing told it."""
         size = self._sizes[index]
         return None if size == _UNKNOWN else size
-
-    def __iter__(self) -> Iterator[str]:
-        return (self.url(index) for index in range(self._count))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeyTable, (self._path,)
@@ -179,7 +208,8 @@ def below(client: Client, url: str, include: str | None = None) -> Iterator[tupl
                 yield name, info.size
 
 
-def _remove(path: str, process: int) -> None:
+def remove(path: str, process: int) -> None:
+    """Removes the file that this process has made."""
     # A forked child is not the one that made it.
     if os.getpid() == process:
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from ._epochs import Epochs, Order, Place
 if TYPE_CHECKING:
     from .._native import Buffer
     from ..client import Client
-    from ._keys import KeyTable
+    from ._keys import Keys
 
 __all__ = ["Batches", "Loading", "ReadAhead", "Request"]
 
@@ -136,7 +136,7 @@ class Loading(torch.utils.data.Dataset):  # type: ignore[type-arg]
     _begun: Batches | None = None
     _of: weakref.ref[_Epoch] | None = None
 
-    keys: KeyTable
+    keys: Keys
     _in_runs = False
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ from ._sources import Source
 if TYPE_CHECKING:
     from .._models import File, Tensor
     from .._native import Buffer
-    from ._keys import KeyTable
+    from ._keys import Keys
 
 __all__ = ["RowIterableDataset", "RowMapDataset"]
 
@@ -43,7 +43,7 @@ class _Rows(Source):
 
     def __init__(
         self,
-        keys: KeyTable,
+        keys: Keys,
         *,
         names: Sequence[str] | None = None,
         transform: Callable[[dict[str, Any]], Any] | None = None,
@@ -145,7 +145,7 @@ class RowIterableDataset(_Rows, Sharded):
 
     def __init__(
         self,
-        keys: KeyTable,
+        keys: Keys,
         *,
         shuffle: bool = False,
         seed: int = 0,

@@ -8,15 +8,15 @@ from typing import Any
 
 from ..client import Client, default_client
 from ..errors import UsageError
-from ._keys import KeyTable
+from ._keys import Keys, KeyTable
 
-__all__ = ["Source"]
+__all__ = ["Source", "refuse_none"]
 
 
 class Source:
     """Objects by name. What is made of them is up to the datasets."""
 
-    def __init__(self, keys: KeyTable, *, labels: Sequence[Any] | None = None, client: Client | None = None) -> None:
+    def __init__(self, keys: Keys, *, labels: Sequence[Any] | None = None, client: Client | None = None) -> None:
         if labels is not None:
             cause, hint = "labels are of objects, and here each object has many samples", "name only the objects in the manifest"
             raise UsageError(kind="usage", doing="dataset", object=keys.base, cause=cause, hint=hint)
@@ -45,7 +45,7 @@ class Source:
         """
         keys = KeyTable.listed(client or default_client(), url, include, index)
         pattern = "" if include is None else f" that matches {include!r}"
-        _refuse_none(keys, url, f"no object lies below this prefix{pattern}", "`flatout.ls` shows what is there")
+        refuse_none(keys, url, f"no object lies below this prefix{pattern}", "`flatout.ls` shows what is there")
         return cls(keys, client=client, **named)
 
     @classmethod
@@ -54,7 +54,7 @@ class Source:
         if isinstance(urls, str):
             raise UsageError(kind="usage", doing="dataset", object=urls, cause="this is one URL", hint="put it in a list")
         keys = KeyTable.of((url, None) for url in urls)
-        _refuse_none(keys, "", "no object is named")
+        refuse_none(keys, "", "no object is named")
         return cls(keys, client=client, **named)
 
     @classmethod
@@ -84,7 +84,7 @@ class Source:
         lines = (line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n"))
         parsed = [(parser or _tabbed)(line) for line in lines if line.strip()]
         keys = KeyTable.of(((each, None) for each, _ in parsed), base)
-        _refuse_none(keys, name, "the manifest names no object")
+        refuse_none(keys, name, "the manifest names no object")
         labels = [label for _, label in parsed]
         return cls(keys, labels=labels if any(label is not None for label in labels) else None, client=client, **named)
 
@@ -94,7 +94,8 @@ class Source:
         return self._client or default_client()
 
 
-def _refuse_none(keys: KeyTable, named_by: str, cause: str, hint: str | None = None) -> None:
+def refuse_none(keys: Keys, named_by: str, cause: str, hint: str | None = None) -> None:
+    """Refuses a dataset without samples."""
     if not len(keys):
         raise UsageError(kind="usage", doing="dataset", object=named_by, cause=cause, hint=hint)
 

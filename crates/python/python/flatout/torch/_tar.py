@@ -15,7 +15,7 @@ from ._sources import Source
 if TYPE_CHECKING:
     from ..client import Client
     from ..io import RemoteFile
-    from ._keys import KeyTable
+    from ._keys import Keys
 
 __all__ = ["InvalidTar", "TarDataset"]
 
@@ -63,7 +63,7 @@ class TarDataset(Source, Sharded):
 
     def __init__(
         self,
-        keys: KeyTable,
+        keys: Keys,
         *,
         transform: Callable[[dict[str, Any]], Any] | None = None,
         shuffle: bool = False,
