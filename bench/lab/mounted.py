@@ -6,7 +6,7 @@
 `ready PID` names the process that mounts: only that one is measured. With `--check` everything is read once more as HOW
 says and written down, byte for byte where it was read. Each run is a mount of its own, so that the kernel has nothing of it.
 
-HOW is one of: direct, buffered, random (fio, the seeds' own commands), small (each file by one of 128 threads), mmap (each page
+HOW is one of: direct, buffered, random (fio, the seeds' own commands), small (each file by one of 128 threads, or of `--jobs`), mmap (each page
 touched in order), safetensors and by-name (the package, each tensor in the order of the file, or of names that is not
 that), list (`ls -lR`), list-again (the same for the second time).
 
@@ -144,7 +144,8 @@ class Reads:
             return self.list_all()
         if self.how == "small":
             # Nobody has read the names yet either: the first open asks for them.
-            reader = [self.options.flatout, "__read", str(self.options.at), str(self.options.keys), str(THREADS)]
+            readers = self.options.jobs if self.options.jobs > 1 else THREADS
+            reader = [self.options.flatout, "__read", str(self.options.at), str(self.options.keys), str(readers)]
             return float(self.must(reader))
         code = {"mmap": WALK, "safetensors": LOAD, "by-name": LOAD}[self.how]
         return float(self.must([self.options.python, "-c", code, str(self.paths[0]), self.how]))
