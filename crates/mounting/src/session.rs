@@ -125,12 +125,12 @@ pub fn take_over(
 pub fn lasting_mount(plan: &MountPlan) -> Result<LastingMount, Error> {
     let mount = LastingMount::new(&options(plan))?;
     let MountRoot::Index(index) = &plan.source.root else { return Ok(mount) };
-    // Its name may be another index's when a process takes over.
-    let file = std::fs::File::open(&index.path).map_err(|error| {
-        let _ = mount.unmount(true);
-        Error::new(ErrorKind::LocalIo, plain(&error)).during("mount", index.path.display())
-    })?;
-    Ok(mount.with_content(file))
+    // Its name may be another index's when a process takes over. An engine of a pod's own keeps its index
+    // where this process cannot see it, under a name that it never gives to another.
+    Ok(match std::fs::File::open(&index.path) {
+        Ok(file) => mount.with_content(file),
+        Err(_) => mount,
+    })
 }
 
 /// Mounts the image that a lasting mount serves, once it is served. Of other mounts nothing is left to do.

@@ -44,7 +44,7 @@ for at in places:
 /// Asks for each folder and what is in it.
 const FINDER: &str = r#"cd "$1" && exec stdbuf --output=L find . -name inside -size +0 -print"#;
 
-const KINDS: [&str; 5] = ["in order", "random", "mapped", "find", "of an index"];
+const KINDS: [&str; 4] = ["in order", "random", "mapped", "find"];
 
 /// A program that reads below a mount, and what it has put out.
 struct Reader {
@@ -65,11 +65,7 @@ impl Reader {
         };
         let origin: Vec<&str> = lab.arguments().iter().map(String::as_str).collect();
         let arguments = [&origin, &slow[..], more].concat();
-        let source = format!("s3://{BUCKET}");
-        let mount = match kind {
-            "of an index" => Mount::of_index(|line| lab.flatout(line), &source, &arguments),
-            _ => Mount::start(&lab.flatout(&[]), &source, &arguments),
-        };
+        let mount = Mount::start(&lab.flatout(&[]), &format!("s3://{BUCKET}"), &arguments);
         let said = mount.beside("said");
         let mut command = if kind == "find" {
             let mut command = Command::new("sh");
