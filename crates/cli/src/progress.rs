@@ -82,7 +82,7 @@ impl Bar {
         bar.set_position(read_bytes);
     }
 
-    /// A line for keys that are listed: nobody knows how many there will be.
+    /// A counter for the keys of a listing, which has no known length.
     pub fn of_keys(console: &Console) -> Bar {
         let bar = Bar::new(console, Carries::Lines, "");
         if let Some(Drawn { bar, .. }) = &bar.0 {

@@ -6,11 +6,11 @@ use crate::error::{IndexError, malformed};
 use crate::fields::{crc32c, field, u32_at};
 use crate::files::Files;
 use crate::header::{Header, Sections};
-use crate::inode::{Inode, SLOT};
+use crate::inode::{Inode, Kind, SLOT};
 use crate::page::{Entry, partition};
 use crate::read_at::ReadAt;
 use crate::record::{RECORDS_A_BLOCK, Record};
-use crate::{BLOCK, DATA_BLOCK, blocks};
+use crate::{BLOCK, DATA_BLOCK, ROOT, blocks};
 
 /// An open index.
 #[derive(Debug)]
@@ -160,6 +160,20 @@ impl<R: ReadAt> Index<R> {
         }
         let dirent = page.dirent(place)?;
         Ok((dirent.name == name && !dirent.is_dots()).then(|| Entry::of(&dirent)))
+    }
+
+    /// The inode at a path from the root; `None` if there is no such file or folder.
+    pub fn find(&self, path: &[u8]) -> Result<Option<Inode>, IndexError> {
+        let mut inode = self.inode(ROOT)?;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let entry = match inode.kind {
+                Kind::Folder => self.lookup(&inode, name)?,
+                Kind::File => None,
+            };
+            let Some(entry) = entry else { return Ok(None) };
+            inode = self.inode(entry.nid)?;
+        }
+        Ok(Some(inode))
     }
 
     /// The entries of a folder in the order of their names, without the dots.

@@ -96,7 +96,7 @@ impl DetachedRoot {
     }
 }
 
-/// The device number of what is mounted. Nothing is asked of whoever serves it.
+/// The device number of a mount. No request is sent to the process that serves it.
 fn device_of(mount: &OwnedFd) -> Option<DeviceNumber> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let about = rustix::fs::statx(mount, "", flags, StatxFlags::empty()).ok()?;

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::sync::Arc;
 
 use flatout_engine::{Client, Error};
-use flatout_mount::{IMAGE_NAME, Observer, Session};
-use flatout_tree::{Tree, TreeStats};
-use flatout_volume::{Image, Names, Objects};
+use flatout_mount::{IMAGE_NAME, Observer, Options, Session};
+use flatout_tree::{Files, Tree, TreeStats};
+use flatout_volume::{Image, Names, Objects, index_id};
 
-use crate::plan::MountPlan;
 use crate::session::StandingMount;
 use crate::stats::IndexStats;
 
@@ -33,7 +32,7 @@ impl MountedFiles {
         }
     }
 
-    fn objects(&self) -> Option<&Arc<Objects<File>>> {
+    pub(crate) fn objects(&self) -> Option<&Arc<Objects<File>>> {
         match self {
             MountedFiles::Tree(_) => None,
             MountedFiles::Image(image) => Some(image.content()),
@@ -41,17 +40,11 @@ impl MountedFiles {
         }
     }
 
-    /// Tells indexes apart.
-    pub(crate) fn index_id(&self) -> Option<[u8; 16]> {
-        self.objects()?.index().id().ok()
-    }
-
     /// What is said of the index.
     pub(crate) fn index_stats(&self) -> Option<IndexStats> {
         let index = self.objects()?.index();
-        let id = self.index_id().unwrap_or_default();
         Some(IndexStats {
-            id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            id: index_id(index).unwrap_or_default(),
             of: index.source().to_owned(),
             files: index.totals().files,
             shown_by: if matches!(self, MountedFiles::Image(_)) { "erofs" } else { "fuse" }.to_owned(),
@@ -99,50 +92,31 @@ impl MountedFiles {
         self.tree().map(|tree| tree.unsent()).unwrap_or_default()
     }
 
-    /// Mounts in place of an index that was shown before.
-    pub(crate) fn serve_anew(
-        &self,
-        plan: &MountPlan,
-        before: Option<(u32, u32)>,
-        observer: Observer,
-    ) -> Result<Session, Error> {
-        let mut options = crate::session::options(plan);
-        if let Some(image) = &mut options.image {
-            image.replaces = before;
-        }
-        match self {
-            MountedFiles::Tree(files) => flatout_mount::mount(&options)?.serve(files.clone(), observer),
-            MountedFiles::Image(files) => flatout_mount::mount(&options)?.serve(files.clone(), observer),
-            MountedFiles::Names(files) => flatout_mount::mount(&options)?.serve(files.clone(), observer),
-        }
-    }
-
     /// Mounts the folder and serves it, or serves the mount that is `standing`.
     pub(crate) fn serve(
         &self,
-        plan: &MountPlan,
+        options: &Options,
         observer: Observer,
         standing: Option<StandingMount>,
     ) -> Result<Session, Error> {
         match self {
-            MountedFiles::Tree(files) => serve(plan, files, observer, standing),
-            MountedFiles::Image(files) => serve(plan, files, observer, standing),
-            MountedFiles::Names(files) => serve(plan, files, observer, standing),
+            MountedFiles::Tree(files) => serve(files, options, observer, standing),
+            MountedFiles::Image(files) => serve(files, options, observer, standing),
+            MountedFiles::Names(files) => serve(files, options, observer, standing),
         }
     }
 }
 
-fn serve<F: flatout_tree::Files>(
-    plan: &MountPlan,
+fn serve<F: Files>(
     files: &Arc<F>,
+    options: &Options,
     observer: Observer,
     standing: Option<StandingMount>,
 ) -> Result<Session, Error> {
-    let options = crate::session::options(plan);
     match standing {
-        None => flatout_mount::mount(&options)?.serve(files.clone(), observer),
+        None => flatout_mount::mount(options)?.serve(files.clone(), observer),
         Some(StandingMount { mount, takes_over }) => {
-            mount.serve(files.clone(), &options, observer, takes_over)
+            mount.serve(files.clone(), options, observer, takes_over)
         }
     }
 }

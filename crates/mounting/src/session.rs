@@ -281,7 +281,7 @@ impl MountSession {
     ) -> Result<MountSession, Error> {
         let observer = Observer { on_error: Some(Arc::new(error_logger(log))), ..Observer::default() };
         let (timings, is_lasting) = (observer.timings.clone(), standing.is_some());
-        let served = files.serve(&plan, observer, standing)?;
+        let served = files.serve(&options(&plan), observer, standing)?;
         shutdown.may_unmount(served.unmounter());
         warn_of_short_reads(served.granted(), &plan, log);
         let handover = Handover { watch: served.watch(), files: files.clone() };

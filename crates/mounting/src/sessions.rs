@@ -12,7 +12,7 @@ use flatout_volume::{Objects, open_index};
 use crate::files::MountedFiles;
 use crate::log::MountLog;
 use crate::plan::{MountPlan, MountRoot};
-use crate::session::{NAMED_MOST, Shutdown, error_logger};
+use crate::session::{NAMED_MOST, Shutdown, error_logger, options};
 use crate::stats::{self, MountStats, ProcessStats};
 
 /// What is served at a mount point.
@@ -110,8 +110,8 @@ impl Sessions {
         let _one_at_a_time = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         let Newest { unmounter, files: before, .. } = self.newest().clone();
         let opened = open_index("mount", &index.path)?;
-        let is_same = |id: [u8; 16]| before.index_id() == Some(id);
-        if opened.id().is_ok_and(is_same) {
+        let shown = before.objects().and_then(|objects| objects.index().id().ok());
+        if opened.id().ok() == shown && shown.is_some() {
             return Ok(false);
         }
         let objects = Objects::new(opened, before.client().clone())?;
@@ -122,16 +122,17 @@ impl Sessions {
         }
         let observer =
             Observer { on_error: Some(Arc::new(error_logger(&self.log))), timings: self.timings.clone() };
-        let served =
-            files.serve_anew(&self.plan, unmounter.device(), observer).map_err(|error| {
-                match index.is_image {
-                    true => error,
-                    false => {
-                        let cause = format!("{}: nothing is mounted there any more", error.cause());
-                        Error::new(error.kind(), cause).during("mount", self.plan.mount_point.display())
-                    }
-                }
-            })?;
+        let mut options = options(&self.plan);
+        if let Some(image) = &mut options.image {
+            image.replaces = unmounter.device();
+        }
+        let served = files.serve(&options, observer, None).map_err(|error| match index.is_image {
+            true => error,
+            false => {
+                let cause = format!("{}: nothing is mounted there any more", error.cause());
+                about(Error::new(error.kind(), cause))
+            }
+        })?;
         *self.newest() = Newest::of(&served, files);
         self.shutdown.may_unmount(served.unmounter());
         self.all().push_back(served);

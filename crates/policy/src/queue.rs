@@ -106,7 +106,8 @@ impl Queue {
         is_free
     }
 
-    /// Somebody who went past all who wait counts as one of them from now on: before its end is told.
+    /// A slot that was taken by `bypass` counts as any other from now on. To be called before it is given
+    /// back or kept.
     pub fn count_bypassing(&mut self) {
         self.bypassing -= 1;
     }

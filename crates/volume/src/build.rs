@@ -176,11 +176,6 @@ fn local(path: &Path, error: &io::Error) -> Error {
 }
 
 impl BuiltIndex {
-    /// The name that it is to have.
-    pub fn target(&self) -> &Path {
-        &self.target
-    }
-
     /// The file, from its start.
     ///
     /// # Errors
@@ -270,16 +265,8 @@ pub fn compare(
 
 /// Whether a folder has its name: then no file stands for it.
 fn is_shadowed(index: &Index<File>, path: &str) -> Result<bool, Error> {
-    let mut inode = index.inode(flatout_erofs::ROOT).map_err(|error| index_error(&error))?;
-    for name in path.split('/') {
-        if inode.kind != Kind::Folder {
-            return Ok(false);
-        }
-        let entry = index.lookup(&inode, name.as_bytes()).map_err(|error| index_error(&error))?;
-        let Some(entry) = entry else { return Ok(false) };
-        inode = index.inode(entry.nid).map_err(|error| index_error(&error))?;
-    }
-    Ok(inode.kind == Kind::Folder)
+    let found = index.find(path.as_bytes()).map_err(|error| index_error(&error))?;
+    Ok(found.is_some_and(|inode| inode.kind == Kind::Folder))
 }
 
 fn is_same(file: &Object, record: &Record) -> bool {

@@ -9,6 +9,7 @@
 mod build;
 mod image;
 mod inventory;
+mod kept;
 mod key_list;
 mod keys;
 mod lines;
@@ -22,6 +23,7 @@ mod sort;
 pub use build::{BuildEvent, BuiltIndex, Difference, Wanted, build_index, check_target, compare};
 pub use image::{Image, ImageContent};
 pub use inventory::{Checked, DataFile, Field, InventoryError, Manifest, Rows, Schema};
+pub use kept::{get_version, index_id, kept_name};
 pub use key_list::{KeyList, KeyListError, Separator};
 pub use keys::{AskedFor, ListedObjects, asked_for};
 pub use names::Names;

@@ -12,12 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use flatout_engine::{Error, ErrorKind, Get, Landing};
+use flatout_engine::{Error, ErrorKind};
 use flatout_erofs::Options;
 use flatout_mounting::MountLog;
 use flatout_settings::format_size;
-use flatout_volume::{BuildEvent, ListedObjects, Wanted, build_index, open_index};
-use flatout_wire::checksum::Algorithm;
+use flatout_volume::{BuildEvent, ListedObjects, Wanted, build_index, get_version, kept_name, open_index};
 use flatout_wire::location::Location;
 use tonic::Code;
 
@@ -31,7 +30,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Keys without a file that the log names; of more there is only a count.
 const NAMED_MOST: u64 = 10;
-/// How often indexes are looked for that nobody has open. The second look removes them.
+/// How often unused indexes are looked for. The second look removes them.
 const SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How long an index is kept that was fetched, after its last use.
 const FETCHED_FOR: Duration = Duration::from_secs(86_400);
@@ -257,11 +256,7 @@ impl Indexes {
         if kept.is_none() {
             log.say(&format!("its index: {object} is fetched"));
             let part = self.part(name);
-            let get = Get::new(object.clone(), Landing::File(part.clone()));
-            let get = match &stat.version.etag {
-                Some(etag) => get.with_if_match(etag.clone()),
-                None => get,
-            };
+            let get = get_version(object, stat.version.etag.as_deref(), part.clone());
             build.connected.client.get(get)?.wait()?;
             fs::rename(&part, &fetched).map_err(local)?;
         }
@@ -295,17 +290,8 @@ impl Indexes {
 
     /// Where that version of an object is kept.
     fn fetched(&self, build: &Build, object: &Location, etag: Option<&str>) -> PathBuf {
-        let settings = build.connected.settings();
-        let object = object.to_string();
-        let about = [
-            &object,
-            settings.endpoint_url.as_deref().unwrap_or_default(),
-            settings.oss_endpoint.as_deref().unwrap_or_default(),
-            settings.region.as_deref().unwrap_or_default(),
-            etag.unwrap_or_default(),
-        ];
-        let name = Algorithm::Crc64Xz.of(about.join("\n").as_bytes());
-        self.folder.join(format!("{FETCHED}{name:016x}.flat"))
+        let name = kept_name(object, build.connected.settings(), etag);
+        self.folder.join(format!("{FETCHED}{name}"))
     }
 
     /// No volume wants it any more. Who has it open keeps it.

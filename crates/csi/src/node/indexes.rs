@@ -66,7 +66,7 @@ impl Plugin {
     /// Whether nobody serves what is mounted there, and nobody will. Of an image only engines know.
     pub(super) fn is_dead(&self, key: &str, point: &Path) -> bool {
         let Some(mount) = targets::at(point) else { return true };
-        if !targets::is_image(&mount) {
+        if !mount.is_image() {
             return targets::is_dead(point);
         }
         let state = self.state();
@@ -91,7 +91,7 @@ impl Plugin {
         let open = state.volumes.values().filter(is_open).map(|volume| volume.record.clone());
         let is_image = |record: &Record| {
             let point = self.options().folder.mounts().join(&record.key);
-            targets::at(&point).is_some_and(|mount| targets::is_image(&mount))
+            targets::at(&point).is_some_and(|mount| mount.is_image())
         };
         open.filter(is_image).collect()
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use flatout_mount::{DaemonState, IMAGE_NAME, MountEntry};
+use flatout_mount::{DaemonState, MountEntry};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
@@ -17,12 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a driver of volumes has mounted it: this one, or the one that was here before it.
 pub fn is_of_a_driver(mount: &MountEntry) -> bool {
-    mount.kind == "fuse" || mount.kind.starts_with("fuse.") || is_image(mount)
-}
-
-/// Whether it is an image that an engine serves.
-pub fn is_image(mount: &MountEntry) -> bool {
-    mount.kind == "erofs" && mount.source.ends_with(&format!("/{IMAGE_NAME}"))
+    mount.kind == "fuse" || mount.kind.starts_with("fuse.") || mount.is_image()
 }
 
 /// Whether nobody serves what is mounted there, and nobody will. A mount that does not answer may be served

@@ -120,7 +120,7 @@ impl LastingMount {
         self.content.as_ref()
     }
 
-    /// Mounts the image that it serves, if it does, and somebody answers by now.
+    /// Mounts the image that it serves, if any. A process must serve the connection by now.
     ///
     /// # Errors
     /// The system's refusal.

@@ -121,7 +121,7 @@ fn index(shown: &ShownIndex, stands: bool) -> Result<MountSource, Failure> {
     Ok(MountSource::index(root, Dialect::of(&location)))
 }
 
-/// What is said where an index is not shown as an image, though nobody has asked for that.
+/// The note that FUSE shows the files because EROFS cannot; `None` with `--fuse`.
 fn without_image(args: &Mount, is_image: bool) -> Option<String> {
     if is_image || args.index.as_ref()?.by_fuse || args.serving.serves {
         return None;

@@ -5,9 +5,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use flatout_engine::{Client, Dialect, ErrorKind, Get, Landing, Stat};
+use flatout_engine::{Client, Dialect, ErrorKind, Stat};
 use flatout_erofs::Index;
-use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 
 use super::build;
@@ -99,8 +98,8 @@ impl Place {
     }
 }
 
-/// Refuses an index that somebody has put beside other objects than those that it names: whoever can write
-/// it would choose what is read with this user's keys.
+/// Refuses an index of another bucket than its own: whoever can write the index would choose which bucket is
+/// read with this user's keys.
 fn check_source(doing: &str, location: &Location, source: &str) -> Result<(), Failure> {
     let named = Location::parse(source).ok();
     let is_own = named.is_some_and(|named| {
@@ -154,12 +153,6 @@ pub fn client(
 /// Where the index of an object or a prefix of this origin is kept.
 fn kept(location: &Location, knobs: &Knobs) -> Result<PathBuf, Failure> {
     let settings = flatout_ambient::gather(knobs.given())?.settings;
-    let about = [
-        &location.to_string(),
-        settings.endpoint_url.as_deref().unwrap_or_default(),
-        settings.oss_endpoint.as_deref().unwrap_or_default(),
-        settings.region.as_deref().unwrap_or_default(),
-    ];
     let folder = flatout_ambient::cache_folder().map(|cache| cache.join("volumes")).ok_or_else(|| {
         Failure::usage(format!("volume: {location}: there is no cache folder to keep its index in"))
             .with_hint("set HOME or XDG_CACHE_HOME, or build the index into a file: `flatout volume build`")
@@ -167,8 +160,7 @@ fn kept(location: &Location, knobs: &Knobs) -> Result<PathBuf, Failure> {
     // Names of keys are nobody else's business.
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| Failure::local("keep", folder.display(), &error))?;
-    let name = Algorithm::Crc64Xz.of(about.join("\n").as_bytes());
-    Ok(folder.join(format!("{name:016x}.flat")))
+    Ok(folder.join(flatout_volume::kept_name(location, &settings, None)))
 }
 
 /// Whether the index that is kept is this version of its object.
@@ -187,7 +179,7 @@ pub fn note_version(path: &Path, stat: &Stat) {
 /// An object's version, and the index that it is.
 fn version(path: &Path, stat: &Stat) -> Option<String> {
     let index = flatout_volume::open_index("look at", path).ok()?;
-    let id = index.id().ok()?.map(|byte| format!("{byte:02x}")).concat();
+    let id = flatout_volume::index_id(&index).ok()?;
     Some(format!("{}\n{id}\n", stat.version.etag.as_deref()?))
 }
 
@@ -200,11 +192,7 @@ fn fetch(
 ) -> Result<(), Failure> {
     let client = client(location, knobs, console)?;
     let armed = console.interrupt.arm();
-    let get = Get::new(location.clone(), Landing::File(path.to_owned()));
-    let get = match &stat.version.etag {
-        Some(etag) => get.with_if_match(etag.clone()),
-        None => get,
-    };
+    let get = flatout_volume::get_version(location, stat.version.etag.as_deref(), path.to_owned());
     let transfer = client.get(get)?;
     let switch = transfer.cancel_switch();
     armed.on_signal(move || switch.cancel());

@@ -20,17 +20,9 @@ pub fn run(args: &VolumeLs, console: &Console) -> Result<Exit, Failure> {
         Failure::from(flatout_volume::index_error(&error).during("list", found.path.display()))
     };
     let path = args.folder.trim_matches('/');
-    let mut inode = index.inode(flatout_erofs::ROOT).map_err(failed)?;
-    for name in path.split('/').filter(|name| !name.is_empty()) {
-        let entry = match inode.kind {
-            Kind::Folder => index.lookup(&inode, name.as_bytes()).map_err(failed)?,
-            Kind::File => None,
-        };
-        let Some(entry) = entry else {
-            return Err(Failure::not_found(format!("list: {}: {path}: no such file or folder", args.index)));
-        };
-        inode = index.inode(entry.nid).map_err(failed)?;
-    }
+    let Some(inode) = index.find(path.as_bytes()).map_err(failed)? else {
+        return Err(Failure::not_found(format!("list: {}: {path}: no such file or folder", args.index)));
+    };
     let mut summary = events::ListSummary { action: "list", ..Default::default() };
     let mut shown = Shown { args, console, index: &index, summary: &mut summary };
     match (inode.kind, args.recursive) {

@@ -87,8 +87,7 @@ fn renew(mount: &RunningMount) -> Result<(), String> {
     }
     let path = Path::new(&mount.stats.source);
     let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
-    let wanted = index.id().map_err(|error| error.to_string())?;
-    let wanted: String = wanted.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;
     sys::renew(mount.stats.pid);
     let since = Instant::now();
     while since.elapsed() < PATIENCE {
