@@ -69,6 +69,20 @@ fn truth(bytes: usize, key: &str) -> Vec<u8> {
 const SETTINGS: [&str; 8] =
     ["--stall-timeout", "300ms", "--connect-timeout", "1s", "--retries", "12", "--memory", "32MiB"];
 
+/// Who asks an origin that is bad for ever.
+const IMPATIENT: [&str; 10] = [
+    "--retries",
+    "1",
+    "--connect-timeout",
+    "200ms",
+    "--stall-timeout",
+    "300ms",
+    "--outage-timeout",
+    "1s",
+    "--memory",
+    "32MiB",
+];
+
 /// In jumps, in order, and whole: the bytes are right, and each of these faults was met on the way.
 #[track_caller]
 fn check_right(fault_plan: FaultPlan, met: &[&str]) {
@@ -175,9 +189,7 @@ enum Wrong {
 fn check_error(wrong: Wrong, key: &str, errnos: &[i32], says: &str) {
     let (first, place) = (origin(FaultPlan::default()), Place::new());
     let address = first.addresses()[0];
-    let settings =
-        ["--retries", "1", "--connect-timeout", "200ms", "--stall-timeout", "300ms", "--memory", "32MiB"];
-    place.mounted("s3://bucket", &first.url(), &settings);
+    place.mounted("s3://bucket", &first.url(), &IMPATIENT);
     assert_eq!(crate::folder::names(&place.mnt()), ["folder", "large", "small"]);
     first.stop().unwrap();
     let fault_plan = |kind| Options { fault_plan: faults(&[(1.0, kind)]), ..options() };
