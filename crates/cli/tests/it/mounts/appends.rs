@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use super::Place;
 use crate::objects::Buckets;
-use crate::program::run;
+use crate::program::{run, wait_until};
 
 /// As another client of the origin; the whole answer.
 fn ask(origin: &Buckets, method: &str, query: &str, body: &[u8]) -> String {
@@ -98,7 +98,8 @@ fn an_append_of_another_client_meanwhile_is_an_error() {
     assert_eq!(stored(&origin), b"first\ntheirs\n");
     let said = place.log();
     assert!(said.contains("oss://bucket/log: another client has appended to it"), "{said}");
-    log(&place).write_all(b"again\n").unwrap();
+    // The kernel tells of a closed file after close(2), and until then the failed one is written to.
+    wait_until("the failed one is gone", || log(&place).write_all(b"again\n").is_ok());
     assert_eq!(stored(&origin), b"first\ntheirs\nagain\n");
     place.unmounted();
 }

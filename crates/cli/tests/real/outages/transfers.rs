@@ -62,7 +62,7 @@ fn outages(road: Road, fault: Fault, lengths_ms: &[u64]) -> String {
 }
 
 /// On a busy machine a short run may be over before the last one is in its middle: all begin again then.
-const BEGINNINGS: u32 = 5;
+const BEGINNINGS: u32 = 12;
 
 /// All runs at once, cut in the middle. What went wrong with each, if anything did.
 #[track_caller]
