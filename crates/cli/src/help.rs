@@ -456,8 +456,10 @@ Examples:
   flatout volume build s3://bucket/train/ train.flat --names names.txt
 
 The index appears under its name when it is whole; until then, and whenever something fails, what was there before \
-stays. Equal objects make an equal file, byte for byte. Keys that no file can stand for (a/../b, a//b, a and a/b at \
-once) are left out with a warning and exit code 2: docs/names.md. --left-out FILE has all of them.";
+stays: also where no file lies there. Anything else than an index that has the name is refused. Equal objects make an \
+equal file, byte for byte. Keys that no file can stand for (a/../b, a//b, a and a/b at once) are left out with a \
+warning and exit code 2: docs/names.md. --left-out FILE has all of them. Mounts go on with the index that they show: \
+flatout volume update changes them.";
 
 pub const VOLUME_MOUNT: &str = "\
 Examples:
@@ -466,7 +468,7 @@ Examples:
   flatout volume mount s3://bucket/train/ /mnt/train
   flatout volume mount train.flat /mnt/train --supervise --metrics 9100
 
-As root on Linux 6.12 or later, the kernel itself shows the names (EROFS), and asks for bytes alone. Otherwise FUSE \
+As root on Linux 6.12.7 or later, the kernel itself shows the names (EROFS), and asks for bytes alone. Otherwise FUSE \
 shows them from the same index, and a line says why. A mount of root's shows them to every user of the machine. \
 flatout umount ends either. What the folder shows is what the \
 index says; flatout volume update changes that.";
@@ -492,7 +494,8 @@ Examples:
   flatout volume update s3://bucket/train/
 
 Open files of a mount keep the version that they were opened at. This user's mounts of the file change to the new \
-index by themselves, unless they are supervised.";
+index by themselves, unless they are supervised. An index of some names, or of an inventory, needs --names or \
+--inventory again: without it becomes one of all that lies there.";
 
 #[cfg(test)]
 mod tests {

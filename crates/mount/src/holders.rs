@@ -210,7 +210,8 @@ fn mounts_in(
     };
     let mut points = vec![point];
     // The number of a mount that has ended is soon used again, by a mount of any type.
-    for mount in table.iter().filter(|mount| mount.device == device && mount.kind == TYPE) {
+    let is_ours = |mount: &&MountEntry| mount.kind == TYPE || mount.is_image();
+    for mount in table.iter().filter(|mount| mount.device == device).filter(is_ours) {
         say(HolderKind::Mounted, &mount.point);
         points.push(&mount.point);
     }

@@ -1,7 +1,7 @@
 //! Whether this kernel shows an image as it should: tried on a small one, since what distributions ship lags
 //! behind what was mended.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Cursor, Read};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -12,6 +12,13 @@ use flatout_mount::IMAGE_NAME;
 use flatout_tree::{Cancel, FsError, Slices};
 use flatout_volume::{Image, ImageContent};
 use rustix::fs::{Mode, OFlags};
+
+/// The first 6.12 that is tried. Until a mend of November 2024 the kernel reads a null pointer with EROFS
+/// over FUSE, which is nothing to find out by trying.
+const MENDED: (u32, u32, u32) = (6, 12, 7);
+
+/// What uname(2) tells, too.
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// The bytes of each file, and what they are.
 const FILE_BYTES: u64 = 5000;
@@ -46,6 +53,8 @@ fn look() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root may mount an image".to_owned());
     }
+    // What is not told is tried.
+    is_mended(fs::read_to_string(RELEASE).unwrap_or_default().trim_end())?;
     let (session, root) =
         flatout_mount::mount_nowhere(Arc::new(Image::new(Arc::new(TwoFiles::new()), IMAGE_NAME)))
             .map_err(|error| error.to_string())?;
@@ -60,6 +69,19 @@ fn look() -> Result<(), String> {
         (Err(error), _) => Err(format!("the kernel cannot read what it was given: {error}")),
         (Ok(_), Ok(_)) => Err("the kernel takes what is missing for zeros: a newer one is needed".to_owned()),
         (Ok(_), Err(_)) => Ok(()),
+    }
+}
+
+/// Of a kernel's release, as in `6.12.48-amd64`. What cannot be understood is tried.
+fn is_mended(release: &str) -> Result<(), String> {
+    let mut numbers =
+        release.split(|sign: char| !sign.is_ascii_digit()).map_while(|number| number.parse().ok());
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(major), Some(minor), patch) if (major, minor, patch.unwrap_or(0)) < MENDED => {
+            let (major, minor, patch) = MENDED;
+            Err(format!("Linux {release} is older than {major}.{minor}.{patch}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -112,5 +134,20 @@ impl ImageContent for TwoFiles {
         };
         done(Ok(&mut [&content[..]].into_iter()));
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_mended;
+
+    #[test]
+    fn kernels_before_the_mend_are_not_tried() {
+        for release in ["5.10.0-30-amd64", "6.11.11", "6.12.0-55.9.1.el10_0.x86_64", "6.12", "6.12.6"] {
+            assert_eq!(is_mended(release), Err(format!("Linux {release} is older than 6.12.7")));
+        }
+        for release in ["6.12.7", "6.12.48+deb13-amd64", "6.13.0-rc1", "7.0.3", "10.1", "unknown", ""] {
+            assert_eq!(is_mended(release), Ok(()), "{release}");
+        }
     }
 }

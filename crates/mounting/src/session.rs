@@ -66,7 +66,8 @@ fn open_kept(client: &Arc<Client>, index: &IndexRoot, mount: &LastingMount) -> R
     let Some(kept) = mount.content() else { return open(client, index) };
     let file = kept.try_clone().map_err(|error| about(Error::new(ErrorKind::LocalIo, plain(&error))))?;
     let opened = Index::open(file).map_err(|error| about(index_error(&error)))?;
-    Ok(MountedFiles::of_index(Objects::new(opened, client.clone())?, mount.is_image()))
+    let name = index.path.display().to_string();
+    Ok(MountedFiles::of_index(Objects::new(opened, name, client.clone())?, mount.is_image()))
 }
 
 /// What a mount begins with that another process keeps: of an index, that which the keeper has.
@@ -86,7 +87,8 @@ pub fn begin_kept(
 }
 
 fn open(client: &Arc<Client>, index: &IndexRoot) -> Result<MountedFiles, Error> {
-    let objects = Objects::new(open_index("mount", &index.path)?, client.clone())?;
+    let name = index.path.display().to_string();
+    let objects = Objects::new(open_index("mount", &index.path)?, name, client.clone())?;
     Ok(MountedFiles::of_index(objects, index.is_image))
 }
 

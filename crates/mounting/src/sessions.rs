@@ -114,7 +114,8 @@ impl Sessions {
         if opened.id().ok() == shown && shown.is_some() {
             return Ok(false);
         }
-        let objects = Objects::new(opened, before.client().clone())?;
+        let name = index.path.display().to_string();
+        let objects = Objects::new(opened, name, before.client().clone())?;
         let files = MountedFiles::of_index(objects, index.is_image);
         if !index.is_image {
             // FUSE has no way to change both at once.

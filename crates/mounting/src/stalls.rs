@@ -45,6 +45,8 @@ struct Stall {
     began: Instant,
     last: Instant,
     longest: Duration,
+    /// What had come of the origin before.
+    heard: (u64, u64),
 }
 
 impl StallDetector {
@@ -58,18 +60,25 @@ impl StallDetector {
         match &mut self.open {
             None if is_long => {
                 let began = now.checked_sub(seen.longest).unwrap_or(now);
-                self.open = Some(Stall { began, last: now, longest: seen.longest });
-                Some(self.beginning(source, seen))
+                let before = self.seen.front().map_or(seen, |(_, before)| *before);
+                let heard = (before.received, before.answers);
+                self.open = Some(Stall { began, last: now, longest: seen.longest, heard });
+                Some(beginning(source, before, seen))
             }
             Some(stall) if is_long => {
                 (stall.last, stall.longest) = (now, stall.longest.max(seen.longest));
                 None
             }
             Some(stall) if now.duration_since(stall.last) >= QUIET => {
-                let Stall { began, last, longest } = *stall;
+                let Stall { began, last, longest, heard } = *stall;
                 self.open = None;
+                let now = match heard == (seen.received, seen.answers) {
+                    // They have failed, or were given up.
+                    true => "no request waits any more for the origin, which sends nothing",
+                    false => "the origin answers again",
+                };
                 Some(format!(
-                    "{source}: the origin answers again: for {} s requests waited long for it, one of them {} s",
+                    "{source}: {now}: for {} s requests waited long for it, one of them {} s",
                     last.duration_since(began).as_secs(),
                     longest.as_secs()
                 ))
@@ -77,22 +86,22 @@ impl StallDetector {
             _ => None,
         }
     }
+}
 
-    fn beginning(&self, source: &str, seen: WaitSample) -> String {
-        let before = self.seen.front().map_or(seen, |(_, before)| *before);
-        let (came, answers) = (seen.received - before.received, seen.answers - before.answers);
-        let origin = match (came, answers, seen.throttled - before.throttled) {
-            (0, 0, _) => "it sends nothing".to_owned(),
-            (0, _, throttled @ 1..) => format!("it asks for less, in {throttled} answers"),
-            (0, answers, 0) => format!("it has answered {answers} requests meanwhile"),
-            (came, ..) => format!("it sends {}/s", format_size(came / LONG.as_secs())),
-        };
-        let waits = match seen.long {
-            1 => "a request has waited".to_owned(),
-            long => format!("{long} requests have waited"),
-        };
-        format!("{source}: {waits} for the origin for {} s or more: {origin}", LONG.as_secs())
-    }
+/// The line of a stall that begins, from what was seen at the start of the time that it took to be one.
+fn beginning(source: &str, before: WaitSample, seen: WaitSample) -> String {
+    let (came, answers) = (seen.received - before.received, seen.answers - before.answers);
+    let origin = match (came, answers, seen.throttled - before.throttled) {
+        (0, 0, _) => "it sends nothing".to_owned(),
+        (0, _, throttled @ 1..) => format!("it asks for less, in {throttled} answers"),
+        (0, answers, 0) => format!("it has answered {answers} requests meanwhile"),
+        (came, ..) => format!("it sends {}/s", format_size(came / LONG.as_secs())),
+    };
+    let waits = match seen.long {
+        1 => "a request has waited".to_owned(),
+        long => format!("{long} requests have waited"),
+    };
+    format!("{source}: {waits} for the origin for {} s or more: {origin}", LONG.as_secs())
 }
 
 /// Watches the requests of a mount until the returned sender is dropped.
@@ -152,7 +161,8 @@ mod tests {
                 (5, "s3://b: a request has waited for the origin for 5 s or more: it sends nothing".into()),
                 (
                     70,
-                    "s3://b: the origin answers again: for 60 s requests waited long for it, one of them 60 s"
+                    "s3://b: no request waits any more for the origin, which sends nothing: for 60 s requests \
+                     waited long for it, one of them 60 s"
                         .into()
                 ),
             ]
@@ -169,6 +179,7 @@ mod tests {
         let said = said(waits, (1 << 20, 7));
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].1.ends_with("it sends 1MiB/s"), "{said:?}");
-        assert!(said[1].1.contains("for 699 s") && said[1].1.ends_with("one of them 6 s"), "{said:?}");
+        assert!(said[1].1.starts_with("s3://b: the origin answers again: for 699 s"), "{said:?}");
+        assert!(said[1].1.ends_with("one of them 6 s"), "{said:?}");
     }
 }

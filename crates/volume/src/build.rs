@@ -6,10 +6,12 @@ use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 
 use flatout_engine::{Error, ErrorKind, plain, remedy};
-use flatout_erofs::{Index, Kind, Object, Options, Summary, WriteError, Writer, check_path};
+use flatout_erofs::{
+    Index, IndexError, Kind, Object, Options, ReadAt, Summary, WriteError, Writer, check_path,
+};
 
 use crate::new_file::NewFile;
-use crate::open::{index_error, open_index};
+use crate::open::index_error;
 use crate::record::Record;
 
 /// How often progress is told, in keys.
@@ -18,6 +20,8 @@ const TOLD_EVERY: u64 = 4096;
 /// What is to be indexed, and how its files look.
 #[derive(Clone, Debug)]
 pub struct Wanted {
+    /// The verb of its errors.
+    pub doing: &'static str,
     /// What the keys begin with.
     pub prefix: String,
     /// The URL of that, the file modes and owners.
@@ -38,6 +42,7 @@ pub enum BuildEvent<'a> {
 /// An index that is whole, and not yet under its name. Dropping it leaves nothing.
 #[derive(Debug)]
 pub struct BuiltIndex {
+    doing: &'static str,
     new: NewFile,
     target: PathBuf,
     pub summary: Summary,
@@ -63,20 +68,26 @@ impl Difference {
 /// Refuses to replace what is no index.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for a folder or another file at `target`.
+/// [`ErrorKind::Usage`] for a folder or another file at `target`; the system's, for what cannot be looked at.
 pub fn check_target(target: &Path) -> Result<(), Error> {
-    if target.symlink_metadata().is_err() {
-        return Ok(());
+    // A link to nothing is replaced.
+    let Ok(metadata) = target.metadata() else { return Ok(()) };
+    let is_replaceable = match metadata.is_file() {
+        false => false,
+        true if metadata.len() == 0 => true,
+        true => is_replaceable(File::open(target).map_err(|error| local("build", target, &error))?),
+    };
+    match is_replaceable {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Usage, "something else than an index is there")
+            .during("build", target.display())
+            .with_hint("name another file, or remove this one")),
     }
-    match open_index("build", target) {
-        Err(error) if error.kind() == ErrorKind::Usage || target.is_dir() => {
-            Err(Error::new(ErrorKind::Usage, "something else than an index is there")
-                .during("build", target.display())
-                .with_hint("name another file, or remove this one"))
-        }
-        // A damaged one is what a new one is for.
-        _ => Ok(()),
-    }
+}
+
+/// Whether this is an index, for which a new one may stand: also a damaged one, or one of another version.
+pub fn is_replaceable(content: impl ReadAt) -> bool {
+    !matches!(Index::open(content), Err(IndexError::NotAnIndex))
 }
 
 /// Builds an index of `records`, which come in the order of their keys, for the file `target`. `each` hears
@@ -90,13 +101,13 @@ pub fn build_index(
     records: impl Iterator<Item = Result<Record, Error>>,
     mut each: impl FnMut(BuildEvent<'_>) -> Result<(), Error>,
 ) -> Result<BuiltIndex, Error> {
-    let failed = |error: WriteError| write_failed(&error).during("build", target.display());
-    let new = NewFile::create(target).map_err(|error| local(target, &error))?;
+    let failed = |error: WriteError| write_failed(&error).during(wanted.doing, target.display());
+    let new = NewFile::create(target).map_err(|error| local(wanted.doing, target, &error))?;
     if let Some(path) = new.named() {
         each(BuildEvent::Named(path))?;
     }
-    let scratch = new.scratch().map_err(|error| local(target, &error))?;
-    let file = new.file().try_clone().map_err(|error| local(target, &error))?;
+    let scratch = new.scratch().map_err(|error| local(wanted.doing, target, &error))?;
+    let file = new.file().try_clone().map_err(|error| local(wanted.doing, target, &error))?;
     let mut writer = Writer::new(file, scratch, wanted.options.clone()).map_err(failed)?;
     let (mut keys, mut left_out) = (0, 0);
     for record in records {
@@ -138,7 +149,7 @@ pub fn build_index(
         each(BuildEvent::LeftOut { key: &full(wanted, &path), why: SHADOWED.to_owned() })?;
     }
     let left_out = left_out + summary.shadowed;
-    Ok(BuiltIndex { new, target: target.to_owned(), summary, left_out })
+    Ok(BuiltIndex { doing: wanted.doing, new, target: target.to_owned(), summary, left_out })
 }
 
 const SHADOWED: &str = "a folder has its name";
@@ -170,8 +181,8 @@ fn write_failed(error: &WriteError) -> Error {
     }
 }
 
-fn local(path: &Path, error: &io::Error) -> Error {
-    let refused = Error::new(ErrorKind::LocalIo, plain(error)).during("build", path.display());
+fn local(doing: &'static str, path: &Path, error: &io::Error) -> Error {
+    let refused = Error::new(ErrorKind::LocalIo, plain(error)).during(doing, path.display());
     if let Some(hint) = remedy(error) { refused.with_hint(hint) } else { refused }
 }
 
@@ -182,7 +193,7 @@ impl BuiltIndex {
     /// The system's.
     pub fn file(&self) -> Result<File, Error> {
         let file = self.new.file().try_clone().and_then(|mut file| file.rewind().map(|()| file));
-        file.map_err(|error| local(&self.target, &error))
+        file.map_err(|error| local(self.doing, &self.target, &error))
     }
 
     /// How it differs from `before`.
@@ -204,7 +215,7 @@ impl BuiltIndex {
     /// # Errors
     /// The system's; what was there stays.
     pub fn publish(self) -> Result<Summary, Error> {
-        self.new.publish(&self.target).map_err(|error| local(&self.target, &error))?;
+        self.new.publish(&self.target).map_err(|error| local(self.doing, &self.target, &error))?;
         Ok(self.summary)
     }
 }

@@ -20,7 +20,9 @@ mod open;
 mod record;
 mod sort;
 
-pub use build::{BuildEvent, BuiltIndex, Difference, Wanted, build_index, check_target, compare};
+pub use build::{
+    BuildEvent, BuiltIndex, Difference, Wanted, build_index, check_target, compare, is_replaceable,
+};
 pub use image::{Image, ImageContent};
 pub use inventory::{Checked, DataFile, Field, InventoryError, Manifest, Rows, Schema};
 pub use kept::{get_version, index_id, kept_name};

@@ -1,9 +1,10 @@
 //! A file that has no name before it is whole. Whatever ends the program before leaves nothing.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -30,7 +31,10 @@ impl NewFile {
         match rustix::fs::open(&folder, flags, Mode::from_raw_mode(0o666)) {
             Ok(file) => Ok(NewFile { file: file.into(), folder, named: None }),
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-                let (file, path) = tempfile::NamedTempFile::new_in(&folder)?.into_parts();
+                // As the umask has it, like a file without a name.
+                let mode = Permissions::from_mode(0o666);
+                let named = tempfile::Builder::new().permissions(mode).tempfile_in(&folder)?;
+                let (file, path) = named.into_parts();
                 Ok(NewFile { file, folder, named: Some(path) })
             }
             Err(errno) => Err(errno.into()),

@@ -21,6 +21,8 @@ static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 /// The objects of an index, at an origin.
 pub struct Objects<R> {
     index: Index<R>,
+    /// The name of the index, for errors of it.
+    name: String,
     client: Arc<Client>,
     root: Location,
     recent: Mutex<Recent>,
@@ -90,18 +92,18 @@ impl Part {
 }
 
 impl<R: ReadAt + Send + Sync + 'static> Objects<R> {
-    /// Those of `index`, which names its source.
+    /// Those of `index`, which names its source; its own name is for errors.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] where that is no bucket.
-    pub fn new(index: Index<R>, client: Arc<Client>) -> Result<Objects<R>, Error> {
+    pub fn new(index: Index<R>, name: String, client: Arc<Client>) -> Result<Objects<R>, Error> {
         let source = index.source();
         let root = Location::parse(source).ok().filter(|location| location.in_bucket().is_some());
         let root = root.ok_or_else(|| {
             Error::new(ErrorKind::Usage, "an index of this names no bucket: build it again")
                 .during("mount", source)
         })?;
-        Ok(Objects { index, client, root, recent: Mutex::default(), replaced: AtomicU64::new(0) })
+        Ok(Objects { index, name, client, root, recent: Mutex::default(), replaced: AtomicU64::new(0) })
     }
 
     pub fn index(&self) -> &Index<R> {
@@ -263,7 +265,7 @@ impl<R: ReadAt + Send + Sync + 'static> Objects<R> {
 
     /// An error of the index.
     pub fn unreadable(&self, error: &IndexError) -> FsError {
-        failed(Error::new(ErrorKind::Corrupt, error.to_string()).during("read", self.index.source()))
+        failed(Error::new(ErrorKind::Corrupt, error.to_string()).during("read", &self.name))
     }
 }
 

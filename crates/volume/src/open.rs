@@ -11,6 +11,14 @@ use flatout_erofs::{Index, IndexError};
 /// # Errors
 /// The system's; [`ErrorKind::Usage`] for what is no index, [`ErrorKind::Corrupt`] for one that is damaged.
 pub fn open_index(doing: &'static str, path: &Path) -> Result<Index<File>, Error> {
+    let about = |error: Error| error.during(doing, path.display());
+    // A pipe would be waited for.
+    if let Ok(metadata) = path.metadata()
+        && !metadata.is_file()
+    {
+        let what = if metadata.is_dir() { "it is a folder, not an index" } else { "it is no file" };
+        return Err(about(Error::new(ErrorKind::Usage, what).with_hint("name the file of an index")));
+    }
     let file = File::open(path).map_err(|error| {
         let refused = Error::new(ErrorKind::LocalIo, plain(&error));
         let refused = match error.kind() {
@@ -19,9 +27,9 @@ pub fn open_index(doing: &'static str, path: &Path) -> Result<Index<File>, Error
             }
             _ => refused,
         };
-        refused.during(doing, path.display())
+        about(refused)
     })?;
-    Index::open(file).map_err(|error| index_error(&error).during(doing, path.display()))
+    Index::open(file).map_err(|error| about(index_error(&error)))
 }
 
 /// An error of an index by its kind.

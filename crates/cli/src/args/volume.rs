@@ -172,7 +172,7 @@ pub struct VolumeLs {
 
 #[derive(Debug, clap::Args)]
 pub struct VolumeInfo {
-    /// A file, or the URL of one
+    /// A file, or the URL of one; or a prefix, whose index is built first and kept in the cache folder
     #[arg(value_name = "INDEX", value_hint = ValueHint::FilePath)]
     pub index: String,
     #[command(flatten)]

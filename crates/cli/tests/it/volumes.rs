@@ -1,8 +1,9 @@
 //! `flatout volume`: indexes as files, without a mount.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::objects::Buckets;
 use crate::program::{Ended, flatout, run, signal, wait_until};
@@ -114,13 +115,37 @@ fn an_index_is_kept_beside_the_objects() {
     place
         .run(&["ls", "s3://other/t.flat"])
         .refused(4, &["s3://other/t.flat: it is an index of another bucket, s3://bucket/train/"]);
-    place.run(&["ls", "s3://bucket/absent/"]).refused(1, &["nothing lies there"]);
+    place.run(&["ls", "s3://bucket/absent/"]).refused(1, &["no file lies there"]);
+}
+
+/// Two that update one index at the same time: the later one does not undo what the other did.
+#[test]
+fn an_index_that_was_replaced_during_its_update_stays() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "s3://bucket/t.flat"]).clean();
+    let mut command = place.volume(&["update", "s3://bucket/t.flat", "--names", "-"]);
+    let mut update = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let is_kept = || {
+        let kept = fs::read_dir(place.path("cache/flatout/volumes")).into_iter().flatten().flatten();
+        kept.into_iter().any(|entry| entry.path().extension().is_some_and(|of| of == "version"))
+    };
+    wait_until("it has the index that is there", is_kept);
+    place.run(&["build", "s3://bucket/train/d", "s3://bucket/t.flat"]).clean();
+    let object = place.bucket.root().join("bucket/t.flat");
+    let theirs = fs::read(&object).unwrap();
+    update.stdin.take().unwrap().write_all(b"a\n").unwrap();
+    let ended = update.wait_with_output().unwrap();
+    let says = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{says}");
+    assert!(says.contains("somebody replaced it meanwhile, and theirs stays: try it again"), "{says}");
+    assert!(fs::read(&object).unwrap() == theirs);
 }
 
 #[test]
 fn names_come_from_a_list_or_an_inventory() {
     let place = three();
-    fs::write(place.path("names"), "d/b\r\na\n\nabsent\n").unwrap();
+    // A name that comes twice is one file.
+    fs::write(place.path("names"), "d/b\r\na\n\nabsent\nd/b\n").unwrap();
     let built = place.run(&["build", "s3://bucket/train/", "t.flat", "--names", "names"]);
     assert_eq!(built.code, Some(2), "{}", built.stderr);
     assert!(
@@ -128,6 +153,7 @@ fn names_come_from_a_list_or_an_inventory() {
         "{}",
         built.stderr
     );
+    assert!(!built.stderr.contains("d/b"), "{}", built.stderr);
     assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a\nd/b\n");
 
     let schema = "Bucket, Key, Size, LastModifiedDate, ETag";
@@ -227,6 +253,55 @@ fn wrong_words_are_refused() {
     fs::create_dir(place.path("folder")).unwrap();
     place.run(&["build", "s3://bucket/", "folder"]).refused(4, &["folder"]);
     assert_eq!(place.names(), ["cache", "folder"]);
+}
+
+/// What has the name of an index, and is none.
+#[test]
+fn only_an_index_is_replaced() {
+    let place = three();
+    let stays = ["something else than an index is there"];
+    place.run(&["build", "s3://bucket/train/", "s3://bucket/train/a"]).refused(4, &stays);
+    assert_eq!(fs::read(place.bucket.root().join("bucket/train/a")).unwrap(), b"a");
+    let is_made = Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
+    assert!(is_made.success());
+    place.run(&["build", "s3://bucket/train/", "pipe"]).refused(4, &stays);
+    for command in ["info", "verify", "update"] {
+        place.run(&[command, "pipe"]).refused(4, &["pipe: it is no file"]);
+    }
+    place.run(&["build", "s3://bucket/train/", "-"]).refused(4, &["'-' is no name of a file"]);
+    // An index, whatever has become of it, is.
+    place.run(&["build", "s3://bucket/train/", "t.flat"]).clean();
+    let whole = fs::read(place.path("t.flat")).unwrap();
+    std::os::unix::fs::symlink("t.flat", place.path("link")).unwrap();
+    for spoilt in [&whole[..5000], &[&whole[..100], &[7; 5000][..]].concat(), b""] {
+        fs::write(place.path("t.flat"), spoilt).unwrap();
+        place.run(&["build", "s3://bucket/train/", "link"]).clean();
+        assert!(fs::read(place.path("t.flat")).unwrap() == whole);
+        assert!(place.path("link").is_symlink());
+    }
+    // The list of what is left out takes no index's place.
+    for list in ["t.flat", "new.flat", "-"] {
+        let to = if list == "-" { "t.flat" } else { "new.flat" };
+        place.run(&["build", "s3://bucket/train/", to, "--left-out", list]).refused(4, &["--left-out", list]);
+    }
+    assert!(fs::read(place.path("t.flat")).unwrap() == whole);
+}
+
+/// A list that a program failed to write, a prefix that is misspelt.
+#[test]
+fn an_index_of_nothing_takes_no_place() {
+    let place = three();
+    place.run(&["build", "s3://bucket/train/", "t.flat"]).clean();
+    let before = fs::read(place.path("t.flat")).unwrap();
+    fs::write(place.path("none"), "").unwrap();
+    for arguments in [
+        &["build", "s3://bucket/trian/", "t.flat"][..],
+        &["build", "s3://bucket/train/", "t.flat", "--names", "none"],
+        &["update", "t.flat", "--names", "none"],
+    ] {
+        place.run(arguments).refused(1, &["no file lies there", "one that was there stays"]);
+        assert!(fs::read(place.path("t.flat")).unwrap() == before, "{arguments:?}");
+    }
 }
 
 /// Ended by a signal, by an origin, by force.

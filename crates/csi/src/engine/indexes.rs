@@ -203,7 +203,7 @@ impl Indexes {
             file_mode: mode(mount.file_mode),
             folder_mode: mode(mount.folder_mode),
         };
-        let wanted = Wanted { prefix: source.key().to_owned(), options };
+        let wanted = Wanted { doing: "build", prefix: source.key().to_owned(), options };
         log.say(&format!("its index: {source} is listed"));
         let mut told = Instant::now();
         let records = ListedObjects::under(&build.connected.client, source)?.map(|record| {
@@ -373,6 +373,7 @@ mod tests {
 
     fn index_of(path: &Path, source: &str) {
         let wanted = Wanted {
+            doing: "build",
             prefix: String::new(),
             options: Options { source: source.to_owned(), ..Options::default() },
         };

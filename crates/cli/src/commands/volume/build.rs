@@ -1,20 +1,20 @@
 //! `flatout volume build`: an index from a listing, an inventory or names.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use flatout_engine::{Client, Error, ErrorKind, Put, Source};
+use flatout_engine::{Dialect, Error, ErrorKind, Put, Source, Stat};
 use flatout_erofs::Options;
 use flatout_settings::format_size;
-use flatout_volume::{BuildEvent, BuiltIndex, ListedObjects, Record, Wanted};
+use flatout_volume::{BuildEvent, BuiltIndex, Wanted};
 use flatout_wire::location::Location;
+use flatout_wire::object_options::Condition;
 
 use super::find;
-use super::keys;
+use super::keys::{self, Gathering};
 use crate::args::{IndexedFrom, VolumeBuild};
 use crate::commands::repeats::{counted, grouped};
 use crate::console::{Carries, Console};
@@ -22,8 +22,12 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::knobs::Knobs;
+use crate::origin;
 use crate::progress::{Bar, POLL};
 use crate::temporary_files::TemporaryPath;
+
+/// Enough of an object to tell an index by.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// Keys that are named on standard error; of more there is only a count.
 const NAMED_MOST: u64 = 10;
@@ -31,15 +35,16 @@ const NAMED_MOST: u64 = 10;
 pub fn run(args: &VolumeBuild, console: &Console) -> Result<Exit, Failure> {
     let source = find::folder(&find::in_bucket("build", &args.source)?);
     let target = Target::of(&args.index)?;
+    let condition = match &target {
+        Target::File(_) => Condition::None,
+        Target::Object(location) => condition_at(location, &args.knobs, console)?,
+    };
     let built = build("build", &source, &target.path(), &args.from, &args.knobs, console)?;
     let event = event(&source, &args.index, &built);
     let exit = if built.left_out > 0 { Exit::LeftOut } else { Exit::Clean };
     match target {
         Target::File(_) => built.publish()?,
-        Target::Object(location) => upload(&location, &built, &args.knobs, console)?,
-    }
-    if event.files == 0 {
-        console.warn(&format!("build: {source}: nothing lies there: the index is empty"));
+        Target::Object(location) => upload(&location, &built, condition, &args.knobs, console)?,
     }
     console.say(&says(&event))?;
     console.event(Carries::Lines, &event)?;
@@ -60,11 +65,20 @@ impl Target {
     /// A place where no index can be.
     pub fn of(typed: &str) -> Result<Target, Failure> {
         if !typed.contains("://") {
-            let path = PathBuf::from(typed);
+            if ["", "-"].contains(&typed) || typed.ends_with('/') {
+                return Err(Failure::usage(format!("build: '{typed}' is no name of a file"))
+                    .with_hint("name the file for the index, as in train.flat"));
+            }
+            // A link is kept, and what it leads to is replaced.
+            let path = Path::new(typed).canonicalize().unwrap_or_else(|_| PathBuf::from(typed));
             flatout_volume::check_target(&path)?;
             return Ok(Target::File(path));
         }
-        let location = find::in_bucket("build", typed)?;
+        let location = origin::location("build", typed)?;
+        if location.in_bucket().is_none() {
+            return Err(Failure::usage(format!("build: {location}: a web server takes no index"))
+                .with_hint("name a file, s3://BUCKET/KEY or oss://BUCKET/KEY"));
+        }
         if location.key().is_empty() || location.key().ends_with('/') {
             return Err(Failure::usage(format!("build: {location}: one object is wanted for the index"))
                 .with_hint(format!("name one, as in {}train.flat", folder_of(&location))));
@@ -83,6 +97,36 @@ impl Target {
 fn folder_of(location: &Location) -> String {
     let text = location.to_string();
     if text.ends_with('/') { text } else { format!("{text}/") }
+}
+
+/// On which condition an index is put there: that nothing else than an index is lost.
+fn condition_at(location: &Location, knobs: &Knobs, console: &Console) -> Result<Condition, Failure> {
+    let client = find::client(location, knobs, console)?;
+    let stat = match client.stat(location) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Condition::Absent),
+        Err(error) => return Err(error.into()),
+    };
+    let mut head = Vec::new();
+    let read = keys::read(location, &client)?.take(HEAD_BYTES).read_to_end(&mut head);
+    read.map_err(|error| keys::unread(&location.to_string(), &error))?;
+    match flatout_volume::is_replaceable(head) {
+        true => Ok(in_place_of(location, &stat)),
+        false => Err(Failure::usage(format!("build: {location}: something else than an index is there"))
+            .with_hint("name another object, or remove this one")),
+    }
+}
+
+/// The condition that this version is still there, where the origin knows such a one.
+pub fn in_place_of(location: &Location, stat: &Stat) -> Condition {
+    let etag = stat.version.etag.as_deref().filter(|etag| !etag.starts_with("W/"));
+    match etag {
+        Some(etag) if Dialect::of(location) == Dialect::S3 => {
+            Condition::Matches(flatout_wire::head::quoted(etag).into_owned())
+        }
+        // OSS has none.
+        _ => Condition::None,
+    }
 }
 
 /// An index that has no name yet.
@@ -121,12 +165,17 @@ pub fn build(
     let client = find::client(source, knobs, console)?;
     // A signal ends the build before the next key, and nothing is left.
     let _armed = console.interrupt.arm();
-    let mut report = Report::create(doing, from.left_out.as_deref())?;
+    let mut report = Report::create(doing, from.left_out.as_deref(), target)?;
     let since = Instant::now();
-    let records = records(source, target, from, &client, console, &mut report)?;
+    let memory_bytes = flatout_ambient::gather(knobs.given())?.settings.memory_bytes;
+    let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+    let gathering =
+        Gathering { doing, source, target, memory_bytes, client: &client, console, report: &mut report };
+    let records = gathering.records(from)?;
     let unknown = report.count;
     let bar = Bar::of_keys(console);
     let wanted = Wanted {
+        doing,
         prefix: source.key().to_owned(),
         options: Options { source: source.to_string(), ..Options::default() },
     };
@@ -154,27 +203,12 @@ pub fn build(
         false => Failure::from(error),
     })?;
     report.finish(console)?;
+    if built.summary.files == 0 {
+        return Err(Failure::not_found(format!("{doing}: {source}: no file lies there"))
+            .with_hint("no index was written, and one that was there stays"));
+    }
     let left_out = unknown + built.left_out;
     Ok(Built { index: built, left_out, _named: named, seconds: since.elapsed().as_secs_f64() })
-}
-
-pub type Records = Box<dyn Iterator<Item = Result<Record, Error>>>;
-
-fn records(
-    source: &Location,
-    target: &Path,
-    from: &IndexedFrom,
-    client: &Arc<Client>,
-    console: &Console,
-    report: &mut Report,
-) -> Result<Records, Failure> {
-    if let Some(manifest) = &from.inventory {
-        return keys::of_inventory(manifest, source, target, client, console, report);
-    }
-    if let Some(names) = &from.names {
-        return keys::of_names(names, source, target, client, console, report);
-    }
-    Ok(Box::new(ListedObjects::under(client, source)?))
 }
 
 /// The keys that no file stands for: in a file, or the first of them on standard error.
@@ -185,8 +219,13 @@ pub struct Report {
 }
 
 impl Report {
-    fn create(doing: &'static str, path: Option<&Path>) -> Result<Report, Failure> {
+    fn create(doing: &'static str, path: Option<&Path>, target: &Path) -> Result<Report, Failure> {
         let create = |path: &Path| {
+            let is_target = std::path::absolute(path).ok() == std::path::absolute(target).ok();
+            if is_target || path == Path::new("-") || flatout_volume::open_index(doing, path).is_ok() {
+                let failure = Failure::usage(format!("{doing}: --left-out {}", path.display()));
+                return Err(failure.with_hint("name a file of its own for the keys that are left out"));
+            }
             let file = File::create(path).map_err(|error| Failure::local(doing, path.display(), &error))?;
             Ok::<_, Failure>((path.to_owned(), BufWriter::new(file)))
         };
@@ -217,7 +256,7 @@ impl Report {
         match self.file {
             Some((path, mut file)) => {
                 let written = file.flush();
-                written.map_err(|error| Failure::local("build", path.display(), &error))?;
+                written.map_err(|error| Failure::local(self.doing, path.display(), &error))?;
                 if self.count > 0 {
                     let keys = counted(self.count, "key");
                     console.warn(&format!("{}: {keys} left out: {} names them", self.doing, path.display()));
@@ -237,19 +276,31 @@ impl Report {
 /// Puts the index where it is to be kept.
 ///
 /// # Errors
-/// The origin's refusal.
-pub fn upload(location: &Location, built: &Built, knobs: &Knobs, console: &Console) -> Result<(), Failure> {
+/// The origin's refusal; the condition does not hold any more.
+pub fn upload(
+    location: &Location,
+    built: &Built,
+    condition: Condition,
+    knobs: &Knobs,
+    console: &Console,
+) -> Result<(), Failure> {
     let client = find::client(location, knobs, console)?;
     let file = built.index.file()?;
     // It has no name yet.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
     let armed = console.interrupt.arm();
-    let transfer = client.put(Put::new(location.clone(), Source::File(path)).without_resume())?;
+    let put = Put::new(location.clone(), Source::File(path)).without_resume().on_condition(condition);
+    let transfer = client.put(put)?;
     let switch = transfer.cancel_switch();
     armed.on_signal(move || switch.cancel());
     Bar::new(console, Carries::Lines, location.name()).follow(&transfer);
-    transfer.wait()?;
-    Ok(())
+    match transfer.wait() {
+        Err(error) if error.kind() == ErrorKind::Changed => {
+            let hint = "somebody replaced it meanwhile, and theirs stays: try it again";
+            Err(Failure::from(error).with_hint(hint))
+        }
+        ended => ended.map(drop).map_err(Failure::from),
+    }
 }
 
 /// What is said of an index that was built.
@@ -272,10 +323,10 @@ pub fn event(source: &Location, index: &str, built: &Built) -> events::VolumeBui
 pub fn says(event: &events::VolumeBuilt) -> String {
     let rate = (event.files + event.left_out) as f64 / event.seconds.max(0.001);
     format!(
-        "{}: {} files in {} folders, {}; the index has {}; {} in {:.1} s, {} keys/s",
+        "{}: {} in {}, {}; the index has {}; {} in {:.1} s, {} keys/s",
         event.index,
-        grouped(event.files),
-        grouped(event.folders),
+        counted(event.files, "file"),
+        counted(event.folders, "folder"),
         format_size(event.bytes),
         format_size(event.index_bytes),
         event.source,

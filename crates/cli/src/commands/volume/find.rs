@@ -88,9 +88,6 @@ impl Place {
                     return Ok(Found { path, is_kept: true });
                 }
                 let built = build::build(doing, location, &path, &IndexedFrom::default(), knobs, console)?;
-                if built.index.summary.files == 0 {
-                    return Err(Failure::not_found(format!("{doing}: {location}: nothing lies there")));
-                }
                 built.publish()?;
                 Ok(Found { path, is_kept: false })
             }

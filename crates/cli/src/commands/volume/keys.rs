@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flatout_engine::{Client, Error, ErrorKind, Get, Landing, StreamReader, Transfer, plain, stream};
-use flatout_volume::{AskedFor, InventoryError, KeyList, Manifest, Rows, Separator, Sorter, asked_for};
+use flatout_volume::{
+    AskedFor, InventoryError, KeyList, ListedObjects, Manifest, Record, Rows, Separator, Sorter, asked_for,
+};
 use flatout_wire::location::Location;
 
-use super::build::{Records, Report};
+use super::build::Report;
 use super::find;
+use crate::args::IndexedFrom;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::origin;
-
-/// What is sorted in memory; the rest is sorted in an unnamed file beside the index.
-const SORTED_IN_MEMORY: usize = 256 << 20;
 
 /// The longest manifest that is read.
 const MANIFEST_MOST: u64 = 64 << 20;
@@ -53,7 +53,7 @@ impl Place {
 }
 
 /// An object as a stream.
-fn read(location: &Location, client: &Client) -> Result<Box<dyn Read>, Failure> {
+pub fn read(location: &Location, client: &Client) -> Result<Box<dyn Read>, Failure> {
     let (writer, reader) = stream();
     // It ends with its stream.
     let transfer = client.get(Get::new(location.clone(), Landing::Stream(writer)))?;
@@ -96,130 +96,164 @@ impl Read for StreamOf {
     }
 }
 
-/// Those of an inventory.
-///
-/// # Errors
-/// It cannot be read, or is none of this bucket.
-pub fn of_inventory(
-    typed: &str,
-    source: &Location,
-    target: &Path,
-    client: &Arc<Client>,
-    console: &Console,
-    report: &mut Report,
-) -> Result<Records, Failure> {
-    let about = |error: InventoryError| Failure::usage(format!("read: {}: {error}", origin::masked(typed)));
-    let mut bytes = Vec::new();
-    let place = match typed.contains("://") {
-        false => {
-            let refused = |error| Failure::local("read", typed, &error);
-            let file = File::open(typed).map_err(refused)?;
-            file.take(MANIFEST_MOST).read_to_end(&mut bytes).map_err(refused)?;
-            Place::Folder(Path::new(typed).parent().unwrap_or(Path::new("")).to_owned())
+pub type Records = Box<dyn Iterator<Item = Result<Record, Error>>>;
+
+/// What an index is built of and where, while its keys are gathered.
+pub struct Gathering<'a> {
+    pub doing: &'static str,
+    /// A bucket or a folder of one.
+    pub source: &'a Location,
+    /// Where the index will be: what is not sorted in memory is sorted in an unnamed file beside it.
+    pub target: &'a Path,
+    /// Of `--memory`: so much is sorted in memory.
+    pub memory_bytes: usize,
+    pub client: &'a Arc<Client>,
+    pub console: &'a Console,
+    pub report: &'a mut Report,
+}
+
+impl Gathering<'_> {
+    /// The keys of the index.
+    ///
+    /// # Errors
+    /// What names them cannot be read; the origin's refusal; a signal.
+    pub fn records(self, from: &IndexedFrom) -> Result<Records, Failure> {
+        match (&from.inventory, &from.names) {
+            (Some(manifest), _) => self.of_inventory(manifest),
+            (None, Some(names)) => self.of_names(names),
+            (None, None) => Ok(Box::new(ListedObjects::under(self.client, self.source)?)),
         }
-        true => {
-            let location = find::in_bucket("read", typed)?;
-            let reader = read(&location, client)?;
-            let all = reader.take(MANIFEST_MOST).read_to_end(&mut bytes);
-            all.map_err(|error| Failure::from(unread(typed, &error)))?;
-            Place::Bucket(location)
-        }
-    };
-    let manifest = Manifest::parse(&bytes).map_err(about)?;
-    let bucket = source.bucket().unwrap_or_default();
-    if manifest.source_bucket != bucket {
-        return Err(Failure::usage(format!(
-            "read: {}: it is an inventory of the bucket {}, not of {bucket}",
-            origin::masked(typed),
-            manifest.source_bucket
-        ))
-        .with_hint("name the bucket that it is of, or another inventory"));
     }
-    let mut sorter = sorter(target);
-    for file in &manifest.files {
-        let body = file.check(place.open(&file.key, client)?);
-        for row in Rows::new(body, &manifest.schema, file.is_gzip()) {
-            interrupted(console)?;
-            match row {
-                Ok(Some(record)) if record.key.starts_with(source.key()) => {
-                    sorter.push(record).map_err(|error| unsorted(target, &error))?;
-                }
-                Ok(_) => {}
-                Err(error) if error.is_skippable() => {
-                    report.add(&file.key, &error.to_string(), console).map_err(Failure::from)?;
-                }
-                Err(error) => {
-                    return Err(Failure::usage(format!("read: {}: {error}", file.key)));
+
+    /// Those of an inventory.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none of this bucket.
+    fn of_inventory(self, typed: &str) -> Result<Records, Failure> {
+        let source = self.source;
+        let about =
+            |error: InventoryError| Failure::usage(format!("read: {}: {error}", origin::masked(typed)));
+        let mut bytes = Vec::new();
+        let place = match typed.contains("://") {
+            false => {
+                let refused = |error| not_read(typed, &error);
+                let file = File::open(typed).map_err(refused)?;
+                file.take(MANIFEST_MOST).read_to_end(&mut bytes).map_err(refused)?;
+                Place::Folder(Path::new(typed).parent().unwrap_or(Path::new("")).to_owned())
+            }
+            true => {
+                let location = find::in_bucket("read", typed)?;
+                let reader = read(&location, self.client)?;
+                let all = reader.take(MANIFEST_MOST).read_to_end(&mut bytes);
+                all.map_err(|error| unread(typed, &error))?;
+                Place::Bucket(location)
+            }
+        };
+        let manifest = Manifest::parse(&bytes).map_err(about)?;
+        let bucket = source.bucket().unwrap_or_default();
+        if manifest.source_bucket != bucket {
+            return Err(Failure::usage(format!(
+                "read: {}: it is an inventory of the bucket {}, not of {bucket}",
+                origin::masked(typed),
+                manifest.source_bucket
+            ))
+            .with_hint("name the bucket that it is of, or another inventory"));
+        }
+        let mut sorter = self.sorter();
+        for file in &manifest.files {
+            let body = file.check(place.open(&file.key, self.client)?);
+            for row in Rows::new(body, &manifest.schema, file.is_gzip()) {
+                self.interrupted()?;
+                match row {
+                    Ok(Some(record)) if record.key.starts_with(source.key()) => {
+                        sorter.push(record).map_err(|error| unsorted(self.target, &error))?;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.is_skippable() => {
+                        self.report
+                            .add(&file.key, &error.to_string(), self.console)
+                            .map_err(Failure::from)?;
+                    }
+                    Err(error) => {
+                        return Err(Failure::usage(format!("read: {}: {error}", file.key)));
+                    }
                 }
             }
         }
+        sorted(sorter, self.target)
     }
-    sorted(sorter, target)
-}
 
-/// Those of a list, each of which the origin is asked for. One that is not there is left out.
-///
-/// # Errors
-/// The list cannot be read, or the origin cannot be asked.
-pub fn of_names(
-    names: &Path,
-    source: &Location,
-    target: &Path,
-    client: &Arc<Client>,
-    console: &Console,
-    report: &mut Report,
-) -> Result<Records, Failure> {
-    let input: Box<dyn BufRead + Send> = match names == Path::new("-") {
-        true => Box::new(BufReader::new(io::stdin())),
-        false => {
-            let file = File::open(names).map_err(|error| Failure::local("read", names.display(), &error))?;
-            Box::new(BufReader::new(file))
-        }
-    };
-    let prefix = source.key().to_owned();
-    let (wrong, wrongs) = std::sync::mpsc::channel();
-    let keys = KeyList::new(input, Separator::Newline).map_while(move |key| match key {
-        Ok(key) => Some(Some(format!("{prefix}{key}"))),
-        Err(error) => {
-            let goes_on = error.is_skippable();
-            // Nobody hears it any more where the build has ended.
-            let _ = wrong.send(error);
-            goes_on.then_some(None)
-        }
-    });
-    let mut sorter = sorter(target);
-    let asked: AskedFor = asked_for(client, source, keys.flatten())?;
-    for answer in asked {
-        interrupted(console)?;
-        match answer {
-            Ok(record) => sorter.push(record).map_err(|error| unsorted(target, &error))?,
-            Err((key, error)) if error.kind() == ErrorKind::NotFound => {
-                report.add(&key, "the origin has no such object", console).map_err(Failure::from)?;
+    /// Those of a list, each of which the origin is asked for. One that is not there is left out.
+    ///
+    /// # Errors
+    /// The list cannot be read, or the origin cannot be asked.
+    fn of_names(self, names: &Path) -> Result<Records, Failure> {
+        let source = self.source;
+        let input: Box<dyn BufRead + Send> = match names == Path::new("-") {
+            true => Box::new(BufReader::new(io::stdin())),
+            false => {
+                let file =
+                    File::open(names).map_err(|error| not_read(&names.display().to_string(), &error))?;
+                Box::new(BufReader::new(file))
             }
-            // What could not be asked is unknown, not absent.
-            Err((_, error)) => return Err(error.into()),
+        };
+        let prefix = source.key().to_owned();
+        let (wrong, wrongs) = std::sync::mpsc::channel();
+        let keys = KeyList::new(input, Separator::Newline).map_while(move |key| match key {
+            Ok(key) => Some(Some(format!("{prefix}{key}"))),
+            Err(error) => {
+                let goes_on = error.is_skippable();
+                // Nobody hears it any more where the build has ended.
+                let _ = wrong.send(error);
+                goes_on.then_some(None)
+            }
+        });
+        let mut sorter = self.sorter();
+        let asked: AskedFor = asked_for(self.client, source, keys.flatten())?;
+        for answer in asked {
+            self.interrupted()?;
+            match answer {
+                Ok(record) => sorter.push(record).map_err(|error| unsorted(self.target, &error))?,
+                Err((key, error)) if error.kind() == ErrorKind::NotFound => {
+                    self.report
+                        .add(&key, "the origin has no such object", self.console)
+                        .map_err(Failure::from)?;
+                }
+                // What could not be asked is unknown, not absent.
+                Err((_, error)) => return Err(error.into()),
+            }
+        }
+        for error in wrongs.try_iter() {
+            let name = names.display().to_string();
+            if !error.is_skippable() {
+                return Err(Failure::usage(format!("read: {name}: {error}")));
+            }
+            self.report.add(&name, &error.to_string(), self.console).map_err(Failure::from)?;
+        }
+        let mut last = String::new();
+        let is_new = move |record: &Result<Record, Error>| match record {
+            // A name that comes twice is one file.
+            Ok(record) => {
+                let is_new = last != record.key;
+                last.clone_from(&record.key);
+                is_new
+            }
+            Err(_) => true,
+        };
+        Ok(Box::new(sorted(sorter, self.target)?.filter(is_new)))
+    }
+
+    fn interrupted(&self) -> Result<(), Failure> {
+        match self.console.interrupt.raised() {
+            true => Err(Failure::interrupted(format!("{}: interrupted: no index was written", self.doing))),
+            false => Ok(()),
         }
     }
-    for error in wrongs.try_iter() {
-        let name = names.display().to_string();
-        if !error.is_skippable() {
-            return Err(Failure::usage(format!("read: {name}: {error}")));
-        }
-        report.add(&name, &error.to_string(), console).map_err(Failure::from)?;
-    }
-    sorted(sorter, target)
-}
 
-fn interrupted(console: &Console) -> Result<(), Failure> {
-    match console.interrupt.raised() {
-        true => Err(Failure::interrupted("build: interrupted: no index was written")),
-        false => Ok(()),
+    fn sorter(&self) -> Sorter {
+        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Sorter::new(folder.unwrap_or(Path::new(".")), self.memory_bytes)
     }
-}
-
-fn sorter(target: &Path) -> Sorter {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Sorter::new(folder.unwrap_or(Path::new(".")), SORTED_IN_MEMORY)
 }
 
 fn sorted(sorter: Sorter, target: &Path) -> Result<Records, Failure> {
@@ -232,10 +266,19 @@ fn sorted(sorter: Sorter, target: &Path) -> Result<Records, Failure> {
     })))
 }
 
+/// A file that names keys.
+fn not_read(name: &str, error: &io::Error) -> Failure {
+    let failure = Failure::local("read", name, error);
+    match error.kind() {
+        io::ErrorKind::NotFound => failure.with_hint("name a file that is there"),
+        _ => failure,
+    }
+}
+
 fn unsorted(target: &Path, error: &io::Error) -> Failure {
     Failure::local("sort keys beside", target.display(), error)
 }
 
-fn unread(typed: &str, error: &io::Error) -> Error {
+pub fn unread(typed: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::LocalIo, plain(error)).during("read", origin::masked(typed))
 }

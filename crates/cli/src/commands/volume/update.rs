@@ -32,12 +32,14 @@ pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
     let before = flatout_volume::open_index("update", &found.path)?;
     let source = find::in_bucket("update", before.source())?;
     let built = build::build("update", &source, &found.path, &args.from, &args.knobs, console)?;
-    let Difference { added, changed, removed } = built.index.difference(&before)?;
+    let difference = built.index.difference(&before);
+    let Difference { added, changed, removed } =
+        difference.map_err(|error| error.during("update", found.path.display()))?;
     let mut event = build::event(&source, &args.index, &built);
     (event.added, event.changed, event.removed) = (Some(added), Some(changed), Some(removed));
     let mut exit = if built.left_out > 0 { Exit::LeftOut } else { Exit::Clean };
-    if let Place::Object(location, _) = &place {
-        build::upload(location, &built, &args.knobs, console)?;
+    if let Place::Object(location, stat) = &place {
+        build::upload(location, &built, build::in_place_of(location, stat), &args.knobs, console)?;
     }
     built.publish()?;
     if let Place::Object(location, _) = &place

@@ -22,7 +22,7 @@ fn succeeds(command: &mut Command) {
 }
 
 /// A process with a copy of the mount namespace, which keeps what is mounted by now.
-fn in_a_copy(mnt: &Path) -> User {
+pub fn in_a_copy(mnt: &Path) -> User {
     let user = User::start("unshare", &["--mount", "sleep", "300"]);
     let path = format!("/proc/{}", user.pid());
     let has_begun = || fs::read_to_string(format!("{path}/comm")).is_ok_and(|name| name == "sleep\n");

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use flatout_server::{FaultKind, Options, Origin, Store, synthetic_bytes};
 
 use super::faults::{faults, origin};
-use super::{Place, User};
+use super::held::in_a_copy;
+use super::{Place, User, is_alive};
 use crate::mountinfo::mounts_below;
 use crate::objects::{Buckets, bytes};
 use crate::program::{run, signal, wait_until};
@@ -271,6 +272,21 @@ fn a_killed_process_leaves_errors_and_a_mount_that_ends() {
         place.is_clear();
         assert!(index.exists());
     }
+}
+
+/// The kernel has it as long as a container that was started meanwhile.
+#[test]
+fn a_copy_of_the_mount_namespace_is_named() {
+    let (origin, place) = (Buckets::new(&[("bucket/f", &bytes(200_000))]), Place::new());
+    place.shows(&origin.url(), &[]);
+    let (pid, user) = (place.pid(), in_a_copy(&place.mnt()));
+    let holder = format!("process {} (sleep) has it mounted on", user.pid());
+    let ended = place.umount_as_it_is(&[]);
+    assert!(ended.stderr.contains(&holder), "{}", ended.stderr);
+    assert!(is_alive(pid));
+    drop(user);
+    wait_until("its end", || !is_alive(pid));
+    place.is_clear();
 }
 
 #[test]
