@@ -54,7 +54,7 @@ pub enum WriteError {
 /// Why an index cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("not an index, or one whose build did not end: build it again")]
+    #[error("not an index, or one whose build did not end")]
     NotAnIndex,
     #[error(
         "the index has format {version}, this program reads {supported}: {}",

@@ -73,9 +73,14 @@ impl Place {
                 let index = flatout_volume::open_index(doing, &path).map_err(|error| {
                     let failure = Failure::from(error);
                     let message = failure.message.replace(&path.display().to_string(), &location.to_string());
-                    Failure { message, ..failure }.with_hint(
-                        "name an index, or a prefix with a slash at its end, whose index is built first",
-                    )
+                    let failure = Failure { message, ..failure };
+                    match File::open(&path).is_ok_and(flatout_volume::is_replaceable) {
+                        // One that is damaged, or newer: it says so.
+                        true => failure,
+                        false => failure.with_hint(
+                            "name an index, or a prefix with a slash at its end, whose index is built first",
+                        ),
+                    }
                 })?;
                 check_source(doing, location, index.source())?;
                 note_version(&path, stat);

@@ -99,6 +99,14 @@ impl Shape {
 /// A run of each shape, all in the middle.
 #[track_caller]
 pub fn start_all(lab: &Lab, more: &[&str]) -> Vec<Run> {
+    let runs = stopped_in_the_middle(lab, more);
+    runs.iter().for_each(Run::go_on);
+    runs
+}
+
+/// A run of each shape, all in the middle, where they wait for [`Run::go_on`].
+#[track_caller]
+pub fn stopped_in_the_middle(lab: &Lab, more: &[&str]) -> Vec<Run> {
     let mut runs: Vec<Run> = SHAPES.iter().map(|shape| Run::start(lab, *shape, more)).collect();
     let start = Instant::now();
     let mut beginning: Vec<&mut Run> = runs.iter_mut().collect();
@@ -107,9 +115,6 @@ pub fn start_all(lab: &Lab, more: &[&str]) -> Vec<Run> {
         assert!(start.elapsed() < PATIENCE, "{:?}: not under way after {PATIENCE:?}", run.shape);
         beginning.retain_mut(|run| !run.stop_once_begun());
         thread::sleep(Duration::from_millis(5));
-    }
-    for run in &runs {
-        run.go_on();
     }
     runs
 }
@@ -175,7 +180,7 @@ impl Run {
         has_begun
     }
 
-    fn go_on(&self) {
+    pub fn go_on(&self) {
         signal("CONT", self.child.id());
         self.drain();
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::lab::{Fault, Lab, Road};
 use super::origin::ALL;
-use super::runs::{Run, SHAPES, Shape, start_all};
+use super::runs::{Ended, Run, SHAPES, Shape, start_all, stopped_in_the_middle};
 
 /// Lengths of all outages, in milliseconds.
 const LENGTHS_MS: [u64; 5] = [500, 1000, 2000, 5000, 20_000];
@@ -61,35 +61,24 @@ fn outages(road: Road, fault: Fault, lengths_ms: &[u64]) -> String {
     wrong
 }
 
-/// On a busy machine a short run may be over before the last one is in its middle: all begin again then.
-const BEGINNINGS: u32 = 12;
-
 /// All runs at once, cut in the middle. What went wrong with each, if anything did.
 #[track_caller]
 fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
-    (0..BEGINNINGS)
-        .find_map(|_| outage_of_all(lab, lasts))
-        .expect("the origin goes away while all of them run, in one of a few times")
-}
-
-/// [`outage`] once; `None` where one of them was over before the origin was away: it would have been no outage
-/// for it.
-fn outage_of_all(lab: &mut Lab, lasts: Duration) -> Option<(Row, Vec<String>)> {
-    let mut runs = start_all(lab, &[]);
+    let mut runs = stopped_in_the_middle(lab, &[]);
     let away = Instant::now();
     lab.go_away();
+    // Not before: on a busy machine a short run would be over.
+    runs.iter().for_each(Run::go_on);
     thread::sleep(lasts.saturating_sub(away.elapsed()));
     let over: Vec<bool> = runs.iter_mut().map(|run| run.written().is_none()).collect();
     let back = lab.come_back();
     let row = Row { lasted: back - away, after: times_to_go_on(&mut runs, back) };
-    let mut wrong = Vec::new();
-    for (ended, was_over) in runs.into_iter().map(Run::end).zip(over).collect::<Vec<_>>() {
-        if was_over && ended.code == Some(0) {
-            return None;
-        }
-        wrong.extend(ended.wrong());
-    }
-    Some((row, wrong))
+    let ended = runs.into_iter().map(Run::end).zip(over);
+    let wrong = |(ended, was_over): (Ended, bool)| match was_over && ended.code == Some(0) {
+        true => Some(format!("{:?}: it needed nothing of the origin meanwhile", ended.shape)),
+        false => ended.wrong(),
+    };
+    (row, ended.filter_map(wrong).collect())
 }
 
 /// From the origin's return to the first byte that each run writes then. Runs that have ended are left out.
