@@ -15,7 +15,7 @@ const OPENINGS: &[&str] = &["The same", "As above"];
 const STILL_THERE: &[(&str, usize, usize)] = &[
     ("ambient", 1, 0),
     ("bench", 10, 0),
-    ("cli", 4, 0),
+    ("cli", 3, 0),
     ("engine", 11, 0),
     ("mount", 2, 0),
     ("mounting", 1, 0),
