@@ -495,7 +495,7 @@ Examples:
 
 Open files of a mount keep the version that they were opened at. This user's mounts of the file change to the new \
 index by themselves, unless they are supervised. An index of some names, or of an inventory, needs --names or \
---inventory again: without it becomes one of all that lies there.";
+--inventory again; without these it becomes one of all that lies there.";
 
 #[cfg(test)]
 mod tests {

@@ -325,6 +325,7 @@ impl HolderProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IMAGE_NAME;
 
     fn found(look: impl FnOnce(&Sender<MountHolder>)) -> Vec<String> {
         let (found, all) = mpsc::channel();
@@ -341,6 +342,11 @@ mod tests {
 
     #[test]
     fn mounts_and_overlays_of_one_table() {
+        let erofs = |source: &str, point: &str| MountEntry {
+            kind: "erofs".into(),
+            source: source.into(),
+            ..mount((0, 47), point, &[])
+        };
         let table = [
             mount((0, 47), "/elsewhere", &[]),
             mount((0, 48), "/mnt/x", &[]),
@@ -348,10 +354,13 @@ mod tests {
             mount((0, 51), "/other", &["/mnt", "/mnt/xy"]),
             mount((0, 52), "/second", &["/elsewhere"]),
             MountEntry { kind: "tmpfs".into(), ..mount((0, 47), "/dev/shm", &[]) },
+            erofs(&format!("/proc/self/fd/9/{IMAGE_NAME}"), "/of-an-index"),
+            erofs("/images/another", "/of-another"),
         ];
         let said = found(|found| mounts_in(&table, (0, 47), Path::new("/mnt/x"), None, found));
         let want = [
             "it is mounted on /elsewhere, too",
+            "it is mounted on /of-an-index, too",
             "the overlay on /merged has it below",
             "the overlay on /second has it below",
         ];

@@ -1,7 +1,7 @@
 //! An image of EROFS that a connection serves: the connection has no mount point, and its only file is what
 //! the kernel mounts. Names and attributes cost nothing after that, and reads ask for bytes of the image.
 //!
-//! Needs root, and Linux 6.12 (Documentation/filesystems/erofs.rst, fs/erofs/super.c).
+//! Needs root, and Linux 6.12.7 (Documentation/filesystems/erofs.rst, fs/erofs/super.c).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

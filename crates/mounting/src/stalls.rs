@@ -45,7 +45,7 @@ struct Stall {
     began: Instant,
     last: Instant,
     longest: Duration,
-    /// What had come of the origin before.
+    /// What had come of the origin by then.
     heard: (u64, u64),
 }
 
@@ -61,12 +61,13 @@ impl StallDetector {
             None if is_long => {
                 let began = now.checked_sub(seen.longest).unwrap_or(now);
                 let before = self.seen.front().map_or(seen, |(_, before)| *before);
-                let heard = (before.received, before.answers);
+                let heard = (seen.received, seen.answers);
                 self.open = Some(Stall { began, last: now, longest: seen.longest, heard });
                 Some(beginning(source, before, seen))
             }
             Some(stall) if is_long => {
                 (stall.last, stall.longest) = (now, stall.longest.max(seen.longest));
+                stall.heard = (seen.received, seen.answers);
                 None
             }
             Some(stall) if now.duration_since(stall.last) >= QUIET => {
@@ -139,13 +140,22 @@ mod tests {
 
     /// The lines about requests that wait as long as `longest` says, second by second, while so many bytes
     /// and answers arrive each second.
-    fn said(longest: impl IntoIterator<Item = u64>, (bytes, answers): (u64, u64)) -> Vec<(u64, String)> {
+    fn said(longest: impl IntoIterator<Item = u64>, rates: (u64, u64)) -> Vec<(u64, String)> {
+        said_until(u64::MAX, longest, rates)
+    }
+
+    /// [`said`], where nothing arrives from second `end` on.
+    fn said_until(
+        end: u64,
+        longest: impl IntoIterator<Item = u64>,
+        (bytes, answers): (u64, u64),
+    ) -> Vec<(u64, String)> {
         let (mut stalls, start) = (StallDetector::default(), Instant::now());
         let mut said = Vec::new();
         for (second, longest) in (0..).zip(longest) {
             let longest = Duration::from_secs(longest);
             let long = usize::from(longest >= LONG);
-            let (received, answers) = (second * bytes, second * answers);
+            let (received, answers) = (second.min(end) * bytes, second.min(end) * answers);
             let seen = WaitSample { longest, long, received, answers, throttled: 0 };
             let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
             said.extend(line.map(|line| (second, line)));
@@ -168,6 +178,9 @@ mod tests {
             ]
         );
         assert_eq!(said([0, 1, 2, 3, 4, 4, 1, 2, 3, 0], (0, 0)), []);
+        // One waits, and others are answered for a while: none of that is an end.
+        let given_up = said_until(3, (0..=60).chain([0; 30]), (0, 100));
+        assert!(given_up[1].1.contains("which sends nothing: for 60 s"), "{given_up:?}");
         let others = said(0..=5, (0, 100));
         assert!(others[0].1.ends_with("5 s or more: it has answered 500 requests meanwhile"), "{others:?}");
     }

@@ -70,8 +70,11 @@ impl Difference {
 /// # Errors
 /// [`ErrorKind::Usage`] for a folder or another file at `target`; the system's, for what cannot be looked at.
 pub fn check_target(target: &Path) -> Result<(), Error> {
-    // A link to nothing is replaced.
-    let Ok(metadata) = target.metadata() else { return Ok(()) };
+    let metadata = match target.metadata() {
+        // Also a link to nothing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata.map_err(|error| local("build", target, &error))?,
+    };
     let is_replaceable = match metadata.is_file() {
         false => false,
         true if metadata.len() == 0 => true,
@@ -85,9 +88,10 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether this is an index, for which a new one may stand: also a damaged one, or one of another version.
+/// Whether this is an index, in whose place a new one may come: also a damaged one, or one of another
+/// version. What cannot be read is unknown.
 pub fn is_replaceable(content: impl ReadAt) -> bool {
-    !matches!(Index::open(content), Err(IndexError::NotAnIndex))
+    !matches!(Index::open(content), Err(IndexError::NotAnIndex | IndexError::Io(_)))
 }
 
 /// Builds an index of `records`, which come in the order of their keys, for the file `target`. `each` hears

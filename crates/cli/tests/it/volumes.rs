@@ -280,10 +280,15 @@ fn only_an_index_is_replaced() {
         assert!(place.path("link").is_symlink());
     }
     // The list of what is left out takes no index's place.
-    for list in ["t.flat", "new.flat", "-"] {
-        let to = if list == "-" { "t.flat" } else { "new.flat" };
-        place.run(&["build", "s3://bucket/train/", to, "--left-out", list]).refused(4, &["--left-out", list]);
+    fs::create_dir(place.path("folder")).unwrap();
+    fs::write(place.path("damaged"), &whole[..5000]).unwrap();
+    fs::write(place.path("names"), "a\n").unwrap();
+    for list in ["t.flat", "folder/../new.flat", "damaged", "names", "-"] {
+        let line = ["build", "s3://bucket/train/", "new.flat", "--names", "names", "--left-out", list];
+        place.run(&line).refused(4, &["--left-out", list]);
     }
+    assert_eq!(fs::read(place.path("names")).unwrap(), b"a\n");
+    assert_eq!(fs::read(place.path("damaged")).unwrap(), &whole[..5000]);
     assert!(fs::read(place.path("t.flat")).unwrap() == whole);
 }
 

@@ -43,8 +43,14 @@ pub fn run(args: &VolumeBuild, console: &Console) -> Result<Exit, Failure> {
     let event = event(&source, &args.index, &built);
     let exit = if built.left_out > 0 { Exit::LeftOut } else { Exit::Clean };
     match target {
-        Target::File(_) => built.publish()?,
-        Target::Object(location) => upload(&location, &built, condition, &args.knobs, console)?,
+        Target::File(path) => {
+            // Something else may have come there meanwhile.
+            flatout_volume::check_target(&path)?;
+            built.publish()?;
+        }
+        Target::Object(location) => {
+            upload(&location, &built, condition, &args.knobs, console)?;
+        }
     }
     console.say(&says(&event))?;
     console.event(Carries::Lines, &event)?;
@@ -104,9 +110,15 @@ fn condition_at(location: &Location, knobs: &Knobs, console: &Console) -> Result
     let client = find::client(location, knobs, console)?;
     let stat = match client.stat(location) {
         Ok(stat) => stat,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Condition::Absent),
+        // S3 says that of an absent object, too, to who may not list the bucket.
+        Err(error) if [ErrorKind::NotFound, ErrorKind::Denied].contains(&error.kind()) => {
+            return Ok(Condition::Absent);
+        }
         Err(error) => return Err(error.into()),
     };
+    if stat.version.size == Some(0) {
+        return Ok(in_place_of(location, &stat));
+    }
     let mut head = Vec::new();
     let read = keys::read(location, &client)?.take(HEAD_BYTES).read_to_end(&mut head);
     read.map_err(|error| keys::unread(&location.to_string(), &error))?;
@@ -165,7 +177,7 @@ pub fn build(
     let client = find::client(source, knobs, console)?;
     // A signal ends the build before the next key, and nothing is left.
     let _armed = console.interrupt.arm();
-    let mut report = Report::create(doing, from.left_out.as_deref(), target)?;
+    let mut report = Report::create(doing, from, target)?;
     let since = Instant::now();
     let memory_bytes = flatout_ambient::gather(knobs.given())?.settings.memory_bytes;
     let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
@@ -204,11 +216,24 @@ pub fn build(
     })?;
     report.finish(console)?;
     if built.summary.files == 0 {
-        return Err(Failure::not_found(format!("{doing}: {source}: no file lies there"))
+        let why = match unknown + built.left_out {
+            0 => "no file lies there".to_owned(),
+            left_out => format!("of {} no file can be made", counted(left_out, "key")),
+        };
+        return Err(Failure::not_found(format!("{doing}: {source}: {why}"))
             .with_hint("no index was written, and one that was there stays"));
     }
     let left_out = unknown + built.left_out;
     Ok(Built { index: built, left_out, _named: named, seconds: since.elapsed().as_secs_f64() })
+}
+
+/// A path without links and dots, whether or not a file is there.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    let there = path.canonicalize().ok();
+    there.or_else(|| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+    })
 }
 
 /// The keys that no file stands for: in a file, or the first of them on standard error.
@@ -219,10 +244,14 @@ pub struct Report {
 }
 
 impl Report {
-    fn create(doing: &'static str, path: Option<&Path>, target: &Path) -> Result<Report, Failure> {
+    fn create(doing: &'static str, from: &IndexedFrom, target: &Path) -> Result<Report, Failure> {
+        let path = from.left_out.as_deref();
         let create = |path: &Path| {
-            let is_target = std::path::absolute(path).ok() == std::path::absolute(target).ok();
-            if is_target || path == Path::new("-") || flatout_volume::open_index(doing, path).is_ok() {
+            // Whatever is read, or will be written.
+            let others = [Some(target), from.names.as_deref(), from.inventory.as_deref().map(Path::new)];
+            let is_another = others.into_iter().flatten().any(|other| place_of(other) == place_of(path));
+            let is_index = path.is_file() && File::open(path).is_ok_and(flatout_volume::is_replaceable);
+            if is_another || is_index || path == Path::new("-") {
                 let failure = Failure::usage(format!("{doing}: --left-out {}", path.display()));
                 return Err(failure.with_hint("name a file of its own for the keys that are left out"));
             }
@@ -273,7 +302,7 @@ impl Report {
     }
 }
 
-/// Puts the index where it is to be kept.
+/// Puts the index where it is to be kept; its ETag there.
 ///
 /// # Errors
 /// The origin's refusal; the condition does not hold any more.
@@ -283,7 +312,7 @@ pub fn upload(
     condition: Condition,
     knobs: &Knobs,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<Option<String>, Failure> {
     let client = find::client(location, knobs, console)?;
     let file = built.index.file()?;
     // It has no name yet.
@@ -296,10 +325,13 @@ pub fn upload(
     Bar::new(console, Carries::Lines, location.name()).follow(&transfer);
     match transfer.wait() {
         Err(error) if error.kind() == ErrorKind::Changed => {
-            let hint = "somebody replaced it meanwhile, and theirs stays: try it again";
+            let hint = match error.is_there() {
+                true => "it came there meanwhile: try it again, or name another object",
+                false => "somebody replaced it meanwhile, and theirs stays: try it again",
+            };
             Err(Failure::from(error).with_hint(hint))
         }
-        ended => ended.map(drop).map_err(Failure::from),
+        ended => Ok(ended?.version.etag),
     }
 }
 

@@ -83,7 +83,7 @@ impl Place {
                     }
                 })?;
                 check_source(doing, location, index.source())?;
-                note_version(&path, stat);
+                note_version(&path, stat.version.etag.as_deref());
                 Ok(Found { path, is_kept: false })
             }
             Place::Prefix(location) => {
@@ -168,21 +168,21 @@ fn kept(location: &Location, knobs: &Knobs) -> Result<PathBuf, Failure> {
 /// Whether the index that is kept is this version of its object.
 fn is_version(path: &Path, stat: &Stat) -> bool {
     let Ok(noted) = fs::read_to_string(path.with_extension("version")) else { return false };
-    version(path, stat).is_some_and(|version| version == noted)
+    version(path, stat.version.etag.as_deref()).is_some_and(|version| version == noted)
 }
 
 /// Notes which version of its object is kept. Without the note it is fetched again.
-pub fn note_version(path: &Path, stat: &Stat) {
-    if let Some(version) = version(path, stat) {
+pub fn note_version(path: &Path, etag: Option<&str>) {
+    if let Some(version) = version(path, etag) {
         let _ = fs::write(path.with_extension("version"), version);
     }
 }
 
 /// An object's version, and the index that it is.
-fn version(path: &Path, stat: &Stat) -> Option<String> {
+fn version(path: &Path, etag: Option<&str>) -> Option<String> {
     let index = flatout_volume::open_index("look at", path).ok()?;
     let id = flatout_volume::index_id(&index).ok()?;
-    Some(format!("{}\n{id}\n", stat.version.etag.as_deref()?))
+    Some(format!("{}\n{id}\n", etag?))
 }
 
 fn fetch(

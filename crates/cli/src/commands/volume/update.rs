@@ -38,14 +38,14 @@ pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
     let mut event = build::event(&source, &args.index, &built);
     (event.added, event.changed, event.removed) = (Some(added), Some(changed), Some(removed));
     let mut exit = if built.left_out > 0 { Exit::LeftOut } else { Exit::Clean };
+    let mut uploaded = None;
     if let Place::Object(location, stat) = &place {
-        build::upload(location, &built, build::in_place_of(location, stat), &args.knobs, console)?;
+        let condition = build::in_place_of(location, stat);
+        uploaded = build::upload(location, &built, condition, &args.knobs, console)?;
     }
     built.publish()?;
-    if let Place::Object(location, _) = &place
-        && let Ok(stat) = find::client(location, &args.knobs, console)?.stat(location)
-    {
-        find::note_version(&found.path, &stat);
+    if uploaded.is_some() {
+        find::note_version(&found.path, uploaded.as_deref());
     }
     event.mounts = Some(0);
     for mount in mounts_of(&found.path) {
