@@ -53,7 +53,7 @@ fn look() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root may mount an image".to_owned());
     }
-    // What is not told is tried.
+    // An unknown release is tried.
     is_mended(fs::read_to_string(RELEASE).unwrap_or_default().trim_end())?;
     let (session, root) =
         flatout_mount::mount_nowhere(Arc::new(Image::new(Arc::new(TwoFiles::new()), IMAGE_NAME)))

@@ -103,7 +103,7 @@ pub struct Gathering<'a> {
     pub doing: &'static str,
     /// A bucket or a folder of one.
     pub source: &'a Location,
-    /// Where the index will be: what is not sorted in memory is sorted in an unnamed file beside it.
+    /// The index's path. Keys that do not fit in memory are sorted in an unnamed file beside it.
     pub target: &'a Path,
     /// Of `--memory`: so much is sorted in memory.
     pub memory_bytes: usize,
@@ -203,7 +203,7 @@ impl Gathering<'_> {
             Ok(key) => Some(Some(format!("{prefix}{key}"))),
             Err(error) => {
                 let goes_on = error.is_skippable();
-                // Nobody hears it any more where the build has ended.
+                // The receiver is gone where the build has ended.
                 let _ = wrong.send(error);
                 goes_on.then_some(None)
             }

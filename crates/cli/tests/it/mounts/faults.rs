@@ -69,7 +69,7 @@ fn truth(bytes: usize, key: &str) -> Vec<u8> {
 const SETTINGS: [&str; 8] =
     ["--stall-timeout", "300ms", "--connect-timeout", "1s", "--retries", "12", "--memory", "32MiB"];
 
-/// Who asks an origin that is bad for ever.
+/// Flags of a mount whose origin stays bad: it gives up after a second.
 const IMPATIENT: [&str; 10] = [
     "--retries",
     "1",
