@@ -55,12 +55,8 @@ impl ObjectStore for Client {
         // It copies the version that it finds, and no other: this one has to be it.
         let copy = match etag {
             Some(etag) if !etag.starts_with("W/") => {
-                let copy = copy.of_etag(etag);
-                match object {
-                    Location::Oss { .. } => copy,
-                    // A copy in parts takes long enough for another client to replace it meanwhile.
-                    _ => copy.on_condition(Condition::Matches(etag.to_owned())),
-                }
+                // A copy in parts takes long enough for another client to replace it meanwhile.
+                copy.of_etag(etag).on_condition(Condition::unchanged(object, etag).unwrap_or_default())
             }
             _ => copy,
         };

@@ -479,11 +479,8 @@ impl<S: ObjectStore> Work<S> {
     /// On which condition the next version is made: an object that is continued must still be that version.
     fn condition_now(&self) -> Condition {
         let etag = self.published.as_ref().and_then(|published| published.object.etag.clone());
-        let is_strong = |etag: &String| !etag.starts_with("W/");
-        match etag.filter(is_strong) {
-            Some(etag) if !matches!(self.location, Location::Oss { .. }) => Condition::Matches(etag),
-            _ => self.condition.clone(),
-        }
+        let unchanged = etag.and_then(|etag| Condition::unchanged(&self.location, &etag));
+        unchanged.unwrap_or_else(|| self.condition.clone())
     }
 
     /// Makes what has been written the object; the new version, unless there is none.

@@ -1,6 +1,7 @@
 //! From keys in their order to the file of an index, which appears under its name when it is whole.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -82,10 +83,15 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
     };
     match is_replaceable {
         true => Ok(()),
-        false => Err(Error::new(ErrorKind::Usage, "something else than an index is there")
-            .during("build", target.display())
-            .with_hint("name another file, or remove this one")),
+        false => Err(not_replaceable(target.display())),
     }
+}
+
+/// That a build does not replace what is at `target`, a file or an object.
+pub fn not_replaceable(target: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Usage, "something else than an index is there")
+        .during("build", target)
+        .with_hint("name another place, or remove what is there")
 }
 
 /// Whether this is an index, in whose place a new one may come: also a damaged one, or one of another

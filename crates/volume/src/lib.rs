@@ -22,6 +22,7 @@ mod sort;
 
 pub use build::{
     BuildEvent, BuiltIndex, Difference, Wanted, build_index, check_target, compare, is_replaceable,
+    not_replaceable,
 };
 pub use image::{Image, ImageContent};
 pub use inventory::{Checked, DataFile, Field, InventoryError, Manifest, Rows, Schema};

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use crate::head::quoted;
+use crate::location::Location;
 use crate::percent;
 use crate::request::Request;
 use crate::words::{excerpt, one_line};
@@ -319,6 +321,13 @@ impl ObjectOptions {
 }
 
 impl Condition {
+    /// That the object at `location` still has this ETag, with or without its quotes. `None` where no write
+    /// can ask for that: OSS has no such condition, and a weak ETag never matches (RFC 9110 §13.1.1).
+    pub fn unchanged(location: &Location, etag: &str) -> Option<Condition> {
+        let is_kept = !matches!(location, Location::Oss { .. }) && !etag.starts_with("W/");
+        is_kept.then(|| Condition::Matches(quoted(etag).into_owned()))
+    }
+
     /// Whether OSS has this condition of a write. A request to it leaves `Matches` out: look at the object
     /// before the write, and accept that another writer may come between.
     pub fn is_kept_by_oss(&self) -> bool {

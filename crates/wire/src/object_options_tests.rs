@@ -153,3 +153,22 @@ fn a_name_begins_no_other_header() {
     let head = String::from_utf8(head).unwrap();
     assert!(!head.contains("\nx-evil") && head.contains("x-amz-meta-ok: 1x-evil: 1"), "{head}");
 }
+
+#[test]
+fn that_an_object_is_unchanged() {
+    let rows = [
+        ("s3://b/k", "\"1\"", Some("\"1\"")),
+        // As some listings show it.
+        ("s3://b/k", "1", Some("\"1\"")),
+        ("s3://b/k", "W/\"1\"", None),
+        ("oss://b/k", "\"1\"", None),
+    ];
+    for (location, etag, sent) in rows {
+        let condition = sent.map(|etag| Condition::Matches(etag.to_owned()));
+        assert_eq!(
+            Condition::unchanged(&Location::parse(location).unwrap(), etag),
+            condition,
+            "{location} {etag}"
+        );
+    }
+}

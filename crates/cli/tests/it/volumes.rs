@@ -178,6 +178,10 @@ fn names_come_from_a_list_or_an_inventory() {
         assert!(listed.text().contains("2026-01-02T03:04:05Z              5 z z"), "{}", listed.text());
         assert_eq!(listed.text().lines().count(), 2);
     }
+    fs::remove_file(place.bucket.root().join("logs/data/one.csv")).unwrap();
+    place
+        .run(&["build", "s3://bucket/train/", "i.flat", "--inventory", "s3://logs/manifest.json"])
+        .refused(1, &["s3://logs/data/one.csv", "no such object"]);
     fs::write(place.path("inv/manifest.json"), manifest("elsewhere")).unwrap();
     place
         .run(&["build", "s3://bucket/train/", "i.flat", "--inventory", "inv/manifest.json"])

@@ -405,10 +405,10 @@ impl<S: ObjectStore> Work<S> {
             Some(head) => match base.as_ref().or(self.replaces.as_ref()) {
                 Some(known) if is_version(&head, known) => {
                     // Also of a new file: that version is replaced, and no other.
-                    if let (None, Some(etag), false) =
-                        (&base, head.etag, matches!(self.location, Location::Oss { .. }))
+                    if let (None, Some(etag)) = (&base, &head.etag)
+                        && let Some(unchanged) = Condition::unchanged(&self.location, etag)
                     {
-                        self.condition = Condition::Matches(etag);
+                        self.condition = unchanged;
                     }
                     Ok(None)
                 }

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flatout_engine::{Dialect, Error, ErrorKind, Put, Source, Stat};
+use flatout_engine::{Error, ErrorKind, Put, Source, Stat};
 use flatout_erofs::Options;
 use flatout_settings::format_size;
 use flatout_volume::{BuildEvent, BuiltIndex, Wanted};
@@ -121,24 +121,17 @@ fn condition_at(location: &Location, knobs: &Knobs, console: &Console) -> Result
     }
     let mut head = Vec::new();
     let read = keys::read(location, &client)?.take(HEAD_BYTES).read_to_end(&mut head);
-    read.map_err(|error| keys::unread(&location.to_string(), &error))?;
+    read.map_err(|error| keys::unread(&location.to_string(), error))?;
     match flatout_volume::is_replaceable(head) {
         true => Ok(in_place_of(location, &stat)),
-        false => Err(Failure::usage(format!("build: {location}: something else than an index is there"))
-            .with_hint("name another object, or remove this one")),
+        false => Err(flatout_volume::not_replaceable(location).into()),
     }
 }
 
 /// The condition that this version is still there, where the origin knows such a one.
 pub fn in_place_of(location: &Location, stat: &Stat) -> Condition {
-    let etag = stat.version.etag.as_deref().filter(|etag| !etag.starts_with("W/"));
-    match etag {
-        Some(etag) if Dialect::of(location) == Dialect::S3 => {
-            Condition::Matches(flatout_wire::head::quoted(etag).into_owned())
-        }
-        // OSS has none.
-        _ => Condition::None,
-    }
+    let etag = stat.version.etag.as_deref();
+    etag.and_then(|etag| Condition::unchanged(location, etag)).unwrap_or_default()
 }
 
 /// An index that has no name yet.

@@ -57,18 +57,16 @@ pub fn read(location: &Location, client: &Client) -> Result<Box<dyn Read>, Failu
     let (writer, reader) = stream();
     // It ends with its stream.
     let transfer = client.get(Get::new(location.clone(), Landing::Stream(writer)))?;
-    let location = location.clone();
-    Ok(Box::new(StreamOf { reader, piece: Vec::new(), taken: 0, transfer: Some(transfer), location }))
+    Ok(Box::new(StreamOf { reader, piece: Vec::new(), taken: 0, transfer: Some(transfer) }))
 }
 
-/// The bytes of an object; an error of its transfer is one of the last read.
+/// The bytes of an object; the error of its transfer is that of the last read: see [`unread`].
 struct StreamOf {
     reader: StreamReader,
     piece: Vec<u8>,
     /// Bytes of the piece that were read.
     taken: usize,
     transfer: Option<Transfer>,
-    location: Location,
 }
 
 impl Read for StreamOf {
@@ -80,10 +78,7 @@ impl Read for StreamOf {
                 Some(piece) => self.piece.extend_from_slice(piece),
                 None => {
                     if let Some(transfer) = self.transfer.take() {
-                        let whole = transfer.wait();
-                        whole.map_err(|error| {
-                            io::Error::other(format!("{}: {}", self.location, error.cause()))
-                        })?;
+                        transfer.wait().map_err(io::Error::other)?;
                     }
                     return Ok(0);
                 }
@@ -145,7 +140,7 @@ impl Gathering<'_> {
                 let location = find::in_bucket("read", typed)?;
                 let reader = read(&location, self.client)?;
                 let all = reader.take(MANIFEST_MOST).read_to_end(&mut bytes);
-                all.map_err(|error| unread(typed, &error))?;
+                all.map_err(|error| unread(typed, error))?;
                 Place::Bucket(location)
             }
         };
@@ -161,6 +156,7 @@ impl Gathering<'_> {
         }
         let mut sorter = self.sorter();
         for file in &manifest.files {
+            let wrong = |error: &InventoryError| Failure::usage(format!("read: {}: {error}", file.key));
             let body = file.check(place.open(&file.key, self.client)?);
             for row in Rows::new(body, &manifest.schema, file.is_gzip()) {
                 self.interrupted()?;
@@ -174,9 +170,13 @@ impl Gathering<'_> {
                             .add(&file.key, &error.to_string(), self.console)
                             .map_err(Failure::from)?;
                     }
-                    Err(error) => {
-                        return Err(Failure::usage(format!("read: {}: {error}", file.key)));
+                    Err(InventoryError::Read { line, source }) => {
+                        return Err(match source.downcast::<Error>() {
+                            Ok(error) => error.into(),
+                            Err(source) => wrong(&InventoryError::Read { line, source }),
+                        });
                     }
+                    Err(error) => return Err(wrong(&error)),
                 }
             }
         }
@@ -279,6 +279,10 @@ fn unsorted(target: &Path, error: &io::Error) -> Failure {
     Failure::local("sort keys beside", target.display(), error)
 }
 
-pub fn unread(typed: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::LocalIo, plain(error)).during("read", origin::masked(typed))
+/// Why reading failed: the transfer's error, if [`read`] has opened it, or the system's.
+pub fn unread(typed: &str, error: io::Error) -> Failure {
+    match error.downcast::<Error>() {
+        Ok(error) => error.into(),
+        Err(error) => Failure::local("read", origin::masked(typed), &error),
+    }
 }
