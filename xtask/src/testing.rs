@@ -8,6 +8,8 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
@@ -41,6 +43,8 @@ const SLOW: [&str; 3] = ["flatout-cli it", "flatout-cli it mounts", "flatout-eng
 const LONGEST_MINUTES: u64 = 20;
 /// More tests than this that fail beside others and pass alone are no accident.
 const UNSTEADY_MAX: usize = 3;
+/// How often a suite was begun, by this process.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
 
 /// The arguments of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -236,11 +240,16 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     command.args(&job.command).args(arguments).current_dir(&job.folder);
     // As `cargo test` has it: not that of this program.
     command.env("CARGO_MANIFEST_DIR", &job.folder);
-    // Mounts of one program are none of another's: `flatout top` shows those of one user.
-    let own = env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), job.name.replace(' ', "-")));
-    let private = || fs::set_permissions(&own, Permissions::from_mode(0o700));
-    fs::create_dir_all(&own).and_then(|()| private()).map_err(said)?;
-    command.env("XDG_RUNTIME_DIR", &own);
+    // Of a short name: a path of a socket has 107 bytes at most.
+    let own = env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), RUNS.fetch_add(1, Relaxed)));
+    // Mounts of one program are none of another's: `flatout top` shows those of one user. And a process that
+    // is killed, as many are here, leaves files behind.
+    for (variable, name, mode) in [("XDG_RUNTIME_DIR", "run", 0o700), ("TMPDIR", "tmp", 0o1777)] {
+        let folder = own.join(name);
+        let open = || fs::set_permissions(&folder, Permissions::from_mode(mode));
+        fs::create_dir_all(&folder).and_then(|()| open()).map_err(said)?;
+        command.env(variable, &folder);
+    }
     command.stdin(Stdio::null()).stdout(output.try_clone().map_err(said)?).stderr(output);
     let status = command.status().map_err(said);
     // Leftovers there are the concern of other checks.
