@@ -19,9 +19,6 @@ use crate::{BLOCK, DATA_BLOCK, blocks, seal};
 /// The last address is EROFS's word for none.
 const DATA_BLOCKS_MAX: u64 = (u32::MAX - DATA_BLOCK) as u64;
 
-/// Paths of shadowed files that wait for the caller.
-const SHADOWED_PATHS_MAX: usize = 1000;
-
 /// What the index says of its objects, and the fields that all files and folders have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -50,7 +47,7 @@ pub struct Summary {
     pub folders: u64,
     /// Files that are not shown because a folder has their name.
     pub shadowed: u64,
-    /// Their paths since the last [`Writer::take_shadowed`]: the first 1,000.
+    /// Their paths since the last [`Writer::take_shadowed`].
     pub shadowed_paths: Vec<Vec<u8>>,
     /// Of the files that are shown.
     pub file_bytes: u64,
@@ -86,7 +83,7 @@ pub struct Writer<W, S> {
     record_fences: Vec<u32>,
     folder_fences: Vec<u32>,
     shadowed: u64,
-    /// At most [`SHADOWED_PATHS_MAX`] that the caller has not taken.
+    /// Those that the caller has not taken.
     shadowed_paths: Vec<Vec<u8>>,
     /// An error has left it without something.
     is_broken: bool,
@@ -208,8 +205,7 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     }
 
     /// Takes the paths of files that are not shown because a folder has their name. They become known when
-    /// the folder that contains both is complete. The first 1,000 since the last call are kept;
-    /// [`Summary::shadowed`] counts the others, too.
+    /// the folder that contains both is complete, and wait in memory until they are taken.
     pub fn take_shadowed(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shadowed_paths)
     }

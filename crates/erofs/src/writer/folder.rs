@@ -8,7 +8,7 @@
 use std::io::{Read, Seek, Write};
 use std::iter::once;
 
-use super::{SHADOWED_PATHS_MAX, Writer};
+use super::Writer;
 use crate::dirents::{DraftPage, Extent};
 use crate::error::WriteError;
 use crate::etag::PackedEtag;
@@ -96,10 +96,9 @@ impl<W: Read + Write + Seek, S: Read + Write + Seek> Writer<W, S> {
     fn note_shadowed(&mut self, children: &Children<'_>, prefix_bytes: usize) {
         let names = children.shadowed();
         self.shadowed += names.len() as u64;
-        let room = SHADOWED_PATHS_MAX - self.shadowed_paths.len();
         // Still the prefix of this folder.
         let prefix = &self.prefix[..prefix_bytes];
-        self.shadowed_paths.extend(names.take(room).map(|name| [prefix, name].concat()));
+        self.shadowed_paths.extend(names.map(|name| [prefix, name].concat()));
     }
 
     fn folder_inode(&self, folder: &OpenFolder, children: &Children<'_>, extent: Extent) -> Inode {

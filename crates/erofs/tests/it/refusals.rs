@@ -133,7 +133,7 @@ fn sources_are_short() {
 }
 
 #[test]
-fn paths_of_shadowed_files_are_bounded() {
+fn paths_of_all_shadowed_files_are_named() {
     let mut writer = writer();
     let mut seen = Vec::new();
     for number in 0..1500 {
@@ -144,7 +144,7 @@ fn paths_of_shadowed_files_are_bounded() {
     }
     assert_eq!(seen.len(), 0, "the folder is not complete");
     writer.add(b"q", 1, 1, None).unwrap();
-    let expected: Vec<_> = (0..1000).map(|number| format!("p/{number:04}").into_bytes()).collect();
+    let expected: Vec<_> = (0..1500).map(|number| format!("p/{number:04}").into_bytes()).collect();
     assert_eq!(writer.take_shadowed(), expected);
     writer.add(b"q/x", 1, 1, None).unwrap();
     let summary = writer.finish().unwrap().1;
