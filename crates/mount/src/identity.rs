@@ -31,22 +31,31 @@ impl MountIdentity {
     }
 }
 
-/// The device of the mount that users see, once it is known.
+/// The device of the mount that users see. By default it is not mounted yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShownDevice(Arc<OnceLock<tuning::DeviceNumber>>);
+pub(crate) struct ShownDevice {
+    device: Arc<OnceLock<tuning::DeviceNumber>>,
+    is_of_another: bool,
+}
 
 impl ShownDevice {
+    /// Of a mount that another process makes.
+    pub fn of_another() -> ShownDevice {
+        ShownDevice { is_of_another: true, ..ShownDevice::default() }
+    }
+
     pub fn set(&self, device: Option<tuning::DeviceNumber>) {
         if let Some(device) = device {
-            self.0.get_or_init(|| device);
+            self.device.get_or_init(|| device);
         }
     }
 
-    /// It; the first time it is looked for at the mount point.
+    /// It, if it is mounted; that of another process is looked for at the mount point the first time.
     pub fn at(&self, point: &Path) -> Option<tuning::DeviceNumber> {
-        self.0.get().copied().or_else(|| {
-            let device = table::at(point).filter(MountEntry::is_image)?.device;
-            Some(*self.0.get_or_init(|| device))
+        self.device.get().copied().or_else(|| {
+            let mounted = self.is_of_another.then(|| table::at(point))?;
+            let device = mounted.filter(MountEntry::is_image)?.device;
+            Some(*self.device.get_or_init(|| device))
         })
     }
 }

@@ -87,13 +87,17 @@ impl DetachedRoot {
         let place = |flags| move_mount(&mounted, "", CWD, point, flags);
         let Some(old) = image.replaces else { return place(flags).map_err(refused) };
         if table::at(point).is_none_or(|mount| mount.device != old) {
-            return Err(Error::new(ErrorKind::Usage, "something else is mounted over it")
-                .with_hint("unmount that first"));
+            return Err(mounted_over());
         }
         // Beneath the old one, so that the mount point is never bare.
         place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(refused)?;
         rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
     }
+}
+
+/// What is to be replaced cannot be reached.
+pub fn mounted_over() -> Error {
+    Error::new(ErrorKind::Usage, "something else is mounted over it").with_hint("unmount that first")
 }
 
 /// The device number of a mount. No request is sent to the process that serves it.

@@ -121,7 +121,12 @@ fn find(path: &Path) -> Result<ExistingMount, Error> {
 /// Unmounts the mount with this device; nothing if it is gone already.
 pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Result<(), Error> {
     let device = identity.shown();
-    let ours = || table::at(point).is_some_and(|mount| device.is_none_or(|device| device == mount.device));
+    let is_ours = |mount: table::MountEntry| match device {
+        Some(device) => mount.device == device,
+        // Something else is mounted where an image is not yet.
+        None => identity.image.is_none(),
+    };
+    let ours = || table::at(point).is_some_and(is_ours);
     if !ours() {
         return Ok(());
     }

@@ -44,4 +44,4 @@ pub use session::{
     Handover, MountSession, NotNow, Shutdown, StandingMount, begin_kept, lasting_mount, list_root, show,
     staged_of, take_over,
 };
-pub use sessions::Renewal;
+pub use sessions::{KeepMount, Renewal};

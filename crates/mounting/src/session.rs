@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
 use flatout_erofs::Index;
-use flatout_mount::{
-    Granted, ImageOptions, LastingMount, MountHolder, Observer, SessionEnd, SessionWatch, Unmounter,
-};
+use flatout_mount::{Granted, ImageOptions, LastingMount, MountHolder, Observer, SessionEnd, Unmounter};
 use flatout_tree::{
     AttributeKeeping, Config, RenameJournal, StagedLeft, StagingFolder, Tell, Tree, TreeRoot, UploadNotes,
 };
@@ -125,7 +123,14 @@ pub fn take_over(
 /// # Errors
 /// The kernel's refusal of the mount.
 pub fn lasting_mount(plan: &MountPlan) -> Result<LastingMount, Error> {
-    let mount = LastingMount::new(&options(plan))?;
+    lasting_mount_with(plan, &options(plan))
+}
+
+pub(crate) fn lasting_mount_with(
+    plan: &MountPlan,
+    options: &flatout_mount::Options,
+) -> Result<LastingMount, Error> {
+    let mount = LastingMount::new(options)?;
     let MountRoot::Index(index) = &plan.source.root else { return Ok(mount) };
     // Its name may be another index's when a process takes over. An engine of a pod's own keeps its index
     // where this process cannot see it, under a name that it never gives to another.
@@ -261,7 +266,6 @@ pub struct StandingMount {
 pub struct MountSession {
     sessions: Arc<Sessions>,
     stats: StatsFn,
-    handover: Handover,
     log: Arc<MountLog>,
     _stalls: mpsc::Sender<()>,
     _endpoints: ServedEndpoints,
@@ -282,32 +286,21 @@ impl MountSession {
         standing: Option<StandingMount>,
     ) -> Result<MountSession, Error> {
         let observer = Observer { on_error: Some(Arc::new(error_logger(log))), ..Observer::default() };
-        let (timings, is_lasting) = (observer.timings.clone(), standing.is_some());
+        let timings = observer.timings.clone();
         let served = files.serve(&options(&plan), observer, standing)?;
         shutdown.may_unmount(served.unmounter());
         warn_of_short_reads(served.granted(), &plan, log);
-        let handover = Handover { watch: served.watch(), files: files.clone() };
         let about = (plan, log.clone(), shutdown.clone());
-        let sessions = Arc::new(Sessions::new(about, timings, (served, files, is_lasting)));
+        let client = files.client().clone();
+        let sessions = Arc::new(Sessions::new(about, timings, (served, files)));
         let waited = Arc::downgrade(&sessions);
         let waits = move || waited.upgrade().map(|sessions| sessions.waits()).unwrap_or_default();
-        let stalls = stalls::watch(
-            sessions.plan().source.to_string(),
-            waits,
-            handover.files.client().clone(),
-            log.clone(),
-        );
+        let source = sessions.plan().source.to_string();
+        let stalls = stalls::watch(source, waits, client, log.clone());
         let counted = sessions.clone();
         let stats: StatsFn = Arc::new(move || counted.stats());
         let endpoints = endpoints.serve(&stats).map_err(|error| no_threads(&error))?;
-        Ok(MountSession {
-            sessions,
-            stats,
-            handover,
-            log: log.clone(),
-            _stalls: stalls,
-            _endpoints: endpoints,
-        })
+        Ok(MountSession { sessions, stats, log: log.clone(), _stalls: stalls, _endpoints: endpoints })
     }
 
     /// Looks at the statistics of now, also when the session has ended.
@@ -317,20 +310,21 @@ impl MountSession {
 
     /// Has what killed mounts of this source have left deleted, beside the mount.
     pub fn clear_unfinished(&self) {
-        if self.handover.files.tree().is_some() {
-            clear_unfinished(self.sessions.plan(), self.handover.files.client(), &self.log);
+        let files = self.sessions.files();
+        if files.tree().is_some() {
+            clear_unfinished(self.sessions.plan(), files.client(), &self.log);
         }
     }
 
     /// A way to leave the mount to another process.
     pub fn handover(&self) -> Handover {
-        self.handover.clone()
+        Handover(self.sessions.clone())
     }
 
     /// A way to show another index, where one is shown.
     pub fn renewal(&self) -> Option<Renewal> {
-        let is_index = matches!(self.sessions.plan().source.root, MountRoot::Index(_));
-        is_index.then(|| Renewal(self.sessions.clone()))
+        let MountRoot::Index(index) = &self.sessions.plan().source.root else { return None };
+        Some(Renewal { sessions: self.sessions.clone(), index: index.clone() })
     }
 
     /// Serves until it is unmounted, and until nobody uses an index that was shown before.
@@ -356,7 +350,8 @@ impl MountSession {
 impl MountSession {
     /// Tries once more what is staged and could not be uploaded.
     fn publish_staged(&self) {
-        let Some(tree) = self.handover.files.tree() else { return };
+        let files = self.sessions.files();
+        let Some(tree) = files.tree() else { return };
         if tree.pending().is_empty() {
             return;
         }
@@ -387,10 +382,7 @@ impl Drop for MountSession {
 
 /// Leaves the mount to another process.
 #[derive(Clone)]
-pub struct Handover {
-    watch: SessionWatch,
-    files: MountedFiles,
-}
+pub struct Handover(Arc<Sessions>);
 
 /// Why the mount cannot be left to another process now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -399,12 +391,15 @@ pub enum NotNow {
     Busy,
     /// The last bytes of these files are in this process alone.
     Unsent(Vec<String>),
+    /// Files of an index are open that was shown before.
+    Earlier,
 }
 
 impl fmt::Display for NotNow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotNow::Busy => f.write_str("requests are waiting for the origin"),
+            NotNow::Earlier => f.write_str("files of the index that was shown before are open"),
             NotNow::Unsent(files) => {
                 let more = files.len().saturating_sub(NAMED_MOST);
                 let named = files.iter().take(NAMED_MOST).cloned().collect::<Vec<_>>().join(", ");
@@ -418,12 +413,12 @@ impl fmt::Display for NotNow {
 impl Handover {
     /// How long each request has waited that waits now.
     pub fn waits(&self) -> Vec<Duration> {
-        self.watch.waits()
+        self.0.waits()
     }
 
     /// Answers what has come since [`Handover::pause`], and goes on.
     pub fn resume(&self) {
-        self.watch.resume();
+        self.0.resume();
     }
 
     /// Answers nothing more, so that this process can end.
@@ -431,8 +426,8 @@ impl Handover {
     /// # Errors
     /// Something would be lost: the mount is served as before.
     pub fn pause(&self, patience: Duration) -> Result<(), NotNow> {
-        let is_quiet = self.watch.pause(patience);
-        let unsent = self.files.unsent();
+        let is_quiet = self.0.pause(patience);
+        let unsent = self.0.files().unsent();
         if is_quiet && unsent.is_empty() {
             return Ok(());
         }

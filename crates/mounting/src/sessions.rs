@@ -5,14 +5,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Error, ErrorKind};
-use flatout_mount::{Granted, Observer, Session, SessionWatch, Timings, Unmounter};
+use flatout_engine::{Error, ErrorKind, plain};
+use flatout_mount::{
+    Granted, LastingMount, Observer, Options, Session, SessionWatch, Timings, Unmounter, mounted_over,
+};
 use flatout_volume::{Objects, open_index};
 
 use crate::files::MountedFiles;
 use crate::log::MountLog;
-use crate::plan::{MountPlan, MountRoot};
-use crate::session::{NAMED_MOST, Shutdown, error_logger, options};
+use crate::plan::{IndexRoot, MountPlan};
+use crate::session::{
+    NAMED_MOST, Shutdown, StandingMount, begin_kept, error_logger, lasting_mount_with, options,
+};
 use crate::stats::{self, MountStats, ProcessStats};
 
 /// What is served at a mount point.
@@ -22,14 +26,21 @@ pub(crate) struct Sessions {
     shutdown: Shutdown,
     timings: Arc<Timings>,
     began: Instant,
-    /// A supervisor keeps the first one.
-    is_lasting: bool,
     newest: Mutex<Newest>,
     /// The oldest first.
     all: Mutex<VecDeque<Session>>,
     /// Held while another index begins to be shown.
-    renewing: Mutex<()>,
+    renewing: Mutex<Renewing>,
 }
+
+#[derive(Default)]
+struct Renewing {
+    /// Another process is to go on: no other index is shown by this one.
+    is_leaving: bool,
+}
+
+/// Has another process keep this mount, too, before users see it.
+pub type KeepMount = dyn Fn(&LastingMount) + Send + Sync;
 
 /// The session that users see.
 #[derive(Clone)]
@@ -56,7 +67,7 @@ impl Sessions {
     pub fn new(
         (plan, log, shutdown): (MountPlan, Arc<MountLog>, Shutdown),
         timings: Arc<Timings>,
-        (served, files, is_lasting): (Session, MountedFiles, bool),
+        (served, files): (Session, MountedFiles),
     ) -> Sessions {
         let newest = Mutex::new(Newest::of(&served, files));
         let all = Mutex::new([served].into());
@@ -66,7 +77,6 @@ impl Sessions {
             shutdown,
             timings,
             began: Instant::now(),
-            is_lasting,
             newest,
             all,
             renewing: Mutex::default(),
@@ -81,10 +91,32 @@ impl Sessions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn renewing(&self) -> MutexGuard<'_, Renewing> {
+        self.renewing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The oldest session, for who waits for its end. One that is about to begin is waited for.
     pub fn take_oldest(&self) -> Option<Session> {
-        let _none_begins = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _none_begins = self.renewing();
         self.all().pop_front()
+    }
+
+    /// What the session that users see serves.
+    pub fn files(&self) -> MountedFiles {
+        self.newest().files.clone()
+    }
+
+    /// Answers nothing more, and shows no other index; `false` if requests are under way after `patience`.
+    pub fn pause(&self, patience: Duration) -> bool {
+        self.renewing().is_leaving = true;
+        let watch = self.newest().watch.clone();
+        watch.pause(patience)
+    }
+
+    /// Answers what has come since then, and goes on.
+    pub fn resume(&self) {
+        self.newest().watch.resume();
+        self.renewing().is_leaving = false;
     }
 
     /// How long each request has waited that waits now.
@@ -101,13 +133,13 @@ impl Sessions {
     ///
     /// # Errors
     /// What is there cannot be shown: the old index stays.
-    fn renew(&self) -> Result<bool, Error> {
+    fn renew(&self, index: &IndexRoot, keep: Option<&KeepMount>) -> Result<bool, Error> {
         let about = |error: Error| error.during("mount", self.plan.mount_point.display());
-        let (MountRoot::Index(index), false) = (&self.plan.source.root, self.is_lasting) else {
-            let cause = "a supervised mount keeps its index";
-            return Err(about(Error::new(ErrorKind::Unsupported, cause).with_hint("mount it again")));
-        };
-        let _one_at_a_time = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_at_a_time = self.renewing();
+        if one_at_a_time.is_leaving {
+            return Err(about(Error::new(ErrorKind::Unsupported, "another process is about to serve it"))
+                .with_hint("update it again"));
+        }
         let Newest { unmounter, files: before, .. } = self.newest().clone();
         let opened = open_index("mount", &index.path)?;
         let shown = before.objects().and_then(|objects| objects.index().id().ok());
@@ -125,9 +157,13 @@ impl Sessions {
             Observer { on_error: Some(Arc::new(error_logger(&self.log))), timings: self.timings.clone() };
         let mut options = options(&self.plan);
         if let Some(image) = &mut options.image {
-            image.replaces = unmounter.device();
+            image.replaces = Some(unmounter.device().ok_or_else(|| about(mounted_over()))?);
         }
-        let served = files.serve(&options, observer, None).map_err(|error| match index.is_image {
+        let begun = match keep {
+            None => files.serve(&options, observer, None).map(|served| (served, files)),
+            Some(keep) => serve_kept(&self.plan, &options, files, observer, keep),
+        };
+        let (served, files) = begun.map_err(|error| match index.is_image {
             true => error,
             false => {
                 let cause = format!("{}: nothing is mounted there any more", error.cause());
@@ -185,15 +221,40 @@ impl Sessions {
     }
 }
 
+/// Mounts and serves them, so that the mount outlives this process.
+fn serve_kept(
+    plan: &MountPlan,
+    options: &Options,
+    files: MountedFiles,
+    observer: Observer,
+    keep: &KeepMount,
+) -> Result<(Session, MountedFiles), Error> {
+    let mut mount = lasting_mount_with(plan, options)?;
+    let client = files.client().clone();
+    let files = begin_kept(files, &client, plan, &mount)?;
+    keep(&mount);
+    let served = mount.try_clone().map_err(|error| Error::new(ErrorKind::LocalIo, plain(&error)));
+    let served = served
+        .and_then(|mount| files.serve(options, observer, Some(StandingMount { mount, takes_over: false })))
+        .and_then(|served| mount.show(options).map(|()| served));
+    // What nobody serves is mounted nowhere.
+    let served = served.inspect_err(|_| drop(mount.unmount(true)))?;
+    Ok((served, files))
+}
+
 /// A way to have a mount show the index that its file has now.
 #[derive(Clone)]
-pub struct Renewal(pub(crate) Arc<Sessions>);
+pub struct Renewal {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) index: IndexRoot,
+}
 
 impl Renewal {
-    /// Does so, and says in the log what has become of it.
-    pub fn renew(&self) {
-        let Sessions { plan, log, .. } = &*self.0;
-        log.say(&match self.0.renew() {
+    /// Does so, and says in the log what has become of it. A mount that outlives this process is handed to
+    /// `keep`.
+    pub fn renew(&self, keep: Option<&KeepMount>) {
+        let Sessions { plan, log, .. } = &*self.sessions;
+        log.say(&match self.sessions.renew(&self.index, keep) {
             Ok(true) => format!("{}: the new index is shown", plan.source),
             Ok(false) => format!("{}: the index is the same", plan.source),
             Err(error) => format!("{error}; the new index is not shown"),

@@ -202,7 +202,7 @@ impl LastingMount {
             return Err(foreign("descriptors are missing"));
         };
         let content = descriptors.next().map(|file| Arc::new(File::from(file)));
-        let image = about.is_image.then(ShownDevice::default);
+        let image = about.is_image.then(ShownDevice::of_another);
         let table = Arc::new(SharedMemory::of(table)?);
         Ok(LastingMount { device, about, table, root: None, image, content })
     }

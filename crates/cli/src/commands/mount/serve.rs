@@ -11,7 +11,7 @@ use flatout_engine::Client;
 use flatout_mount::MountHolder;
 use flatout_mounting::MountedFiles;
 use flatout_mounting::stats::MountStats;
-use flatout_mounting::{MountLog, MountPlan, MountSession, Shutdown, StatsFn, StatusEndpoints};
+use flatout_mounting::{KeepMount, MountLog, MountPlan, MountSession, Shutdown, StatsFn, StatusEndpoints};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
@@ -55,7 +55,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown, None)?;
     let stats = session.stats();
     write_on_request(&stats, stats_file.clone(), &log);
-    renew_on_request(&session, renewals);
+    renew_on_request(&session, renewals, None);
 
     match in_background {
         false => stands_here(&said, silent, console)?,
@@ -271,10 +271,11 @@ pub fn renewal_signals() -> Option<Signals> {
     Signals::new([SIGUSR2]).ok()
 }
 
-/// Shows the index that its file has now at each SIGUSR2, where one is shown.
-pub fn renew_on_request(session: &MountSession, signals: Option<Signals>) {
+/// Shows the index that its file has now at each SIGUSR2, where one is shown. `keep`: the mount is to outlive
+/// this process.
+pub fn renew_on_request(session: &MountSession, signals: Option<Signals>, keep: Option<Box<KeepMount>>) {
     let (Some(renewal), Some(mut signals)) = (session.renewal(), signals) else { return };
-    let renew = move || signals.forever().for_each(|_| renewal.renew());
+    let renew = move || signals.forever().for_each(|_| renewal.renew(keep.as_deref()));
     let _ = std::thread::Builder::new().name("renewal".into()).spawn(renew);
 }
 

@@ -84,9 +84,6 @@ fn mounts_of(path: &Path) -> Vec<RunningMount> {
 /// # Errors
 /// Why it does not.
 fn renew(mount: &RunningMount) -> Result<(), String> {
-    if mount.stats.supervisor_pid.is_some() {
-        return Err("it is supervised: unmount it, and mount it again".to_owned());
-    }
     let path = Path::new(&mount.stats.source);
     let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
     let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;

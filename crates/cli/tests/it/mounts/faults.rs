@@ -29,7 +29,7 @@ fn own_address() -> SocketAddr {
     SocketAddr::from(([127, high | 1, low, count.max(1)], 0))
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     let object = |key: &str, bytes: usize| ("bucket".to_owned(), key.to_owned(), bytes as u64);
     let objects = vec![object("folder/inside", 1), object("large", BYTES), object("small", 100_000)];
     Options::new(Store::Synthetic(objects, vec![]))
@@ -37,7 +37,7 @@ fn options() -> Options {
 
 /// Another one, where one was. Somebody else of the machine may listen at that port of every address for a
 /// while.
-fn origin_at(address: SocketAddr, options: Options) -> Origin {
+pub fn origin_at(address: SocketAddr, options: Options) -> Origin {
     let start = || Origin::start(Options { listen: vec![address.into()], ..options.clone() });
     let mut started = None;
     wait_until("the port to be free", || {

@@ -11,7 +11,7 @@ use crate::program::{Ended, run};
 
 /// Runs `script` as root in a mount namespace of its own, in which `mounts VARIABLE=VALUE…` mounts, looks and
 /// unmounts as nobody, with these variables alone. The place is /mnt there, and /tmp is empty.
-fn in_namespace(place: &Place, origin: &str, script: &str) -> Ended {
+pub fn in_namespace(place: &Place, origin: &str, script: &str) -> Ended {
     let own = Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
     assert!(own.success());
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -6,14 +6,17 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flatout_server::{FaultKind, Options, Origin, Store, synthetic_bytes};
+use flatout_server::{FaultKind, FaultPlan, Options, Origin, Store, synthetic_bytes};
 
-use super::faults::{faults, origin};
+use super::faults::{faults, options, origin, origin_at};
 use super::held::in_a_copy;
+use super::services::in_namespace;
 use super::{Place, User, is_alive};
 use crate::mountinfo::mounts_below;
 use crate::objects::{Buckets, bytes};
@@ -27,7 +30,7 @@ impl Place {
         self.path().join("train.flat")
     }
 
-    fn volume(&self, verb: &str, origin: &str, more: &[&str]) -> std::process::Command {
+    fn volume(&self, verb: &str, origin: &str, more: &[&str]) -> Command {
         let index = self.index().display().to_string();
         let line = match verb {
             "build" => vec!["volume", "build", "s3://bucket", &index],
@@ -52,6 +55,19 @@ impl Place {
         run(&mut self.volume("mount", origin, &[&[&mnt[..]], more].concat())).clean();
         assert!(self.is_mounted());
     }
+}
+
+/// Kills the process that serves, and waits for the next.
+#[track_caller]
+fn kill_server(place: &Place) {
+    let killed = place.stats()["pid"].as_u64().unwrap() as u32;
+    signal("KILL", killed);
+    wait_until("another process", || place.pids().iter().any(|pid| *pid != killed));
+}
+
+/// How often the origin was asked for what matches, by its log.
+fn asked(log: &Path, of: &str) -> usize {
+    fs::read_to_string(log).unwrap().lines().filter(|line| line.contains(of)).count()
 }
 
 /// Paths below a folder, and what is in the files.
@@ -163,10 +179,10 @@ fn an_object_that_was_replaced_is_an_error_and_never_other_bytes() {
 
 #[test]
 fn another_index_is_shown_and_open_files_stay() {
-    for by in BY {
+    for (by, kept) in BY.into_iter().flat_map(|by| [(by, &[][..]), (by, &["--supervise"])]) {
         let bucket = Buckets::new(&[("bucket/f", &bytes(200_000)), ("bucket/old", b"old")]);
         let place = Place::new();
-        place.shows(&bucket.url(), by);
+        place.shows(&bucket.url(), &[by, kept].concat());
         let mut open = File::open(place.at("f")).unwrap();
         let mut head = [0; 10];
         open.read_exact(&mut head).unwrap();
@@ -222,14 +238,106 @@ fn a_process_that_takes_over_reads_the_index_that_was_mounted() {
         place.shows(&bucket.url(), &[&["--supervise"], by].concat());
         assert_eq!(fs::read(place.at("b")).unwrap(), bytes(9000));
         fs::write(bucket.root().join("bucket/a"), vec![b'!'; 50_000]).unwrap();
-        let updated = run(&mut place.volume("update", &bucket.url(), &[]));
-        assert!(updated.code == Some(2) && updated.stderr.contains("it is supervised"), "{}", updated.stderr);
-        let killed = place.stats()["pid"].as_u64().unwrap() as u32;
-        signal("KILL", killed);
-        wait_until("another process", || place.pids().iter().any(|pid| *pid != killed));
+        run(&mut place.volume("build", &bucket.url(), &[])).clean();
+        kill_server(&place);
         assert!(fs::read(place.at("c")).unwrap() == bytes(70_000), "{by:?} {}", place.log());
+        assert!(!place.at("a").exists());
+        // Nobody was told of that one. Of this one the mount is, and so is whoever keeps it.
+        for name in ["d", "e"] {
+            fs::write(bucket.root().join("bucket").join(name), name).unwrap();
+            run(&mut place.volume("update", &bucket.url(), &[])).clean();
+            kill_server(&place);
+            assert!(fs::read(place.at("c")).unwrap() == bytes(70_000), "{by:?} {}", place.log());
+            assert_eq!(fs::read(place.at(name)).unwrap(), name.as_bytes(), "{by:?} {}", place.log());
+            let supervisor = place.stats()["supervisor_pid"].as_u64().unwrap();
+            signal("KILL", supervisor as u32);
+            let is_other = |pid: &serde_json::Value| pid.as_u64().is_some_and(|pid| pid != supervisor);
+            wait_until("another supervisor", || is_other(&place.stats()["supervisor_pid"]));
+        }
+        kill_server(&place);
+        assert_eq!(fs::read(place.at("e")).unwrap(), b"e", "{by:?} {}", place.log());
         place.unmounted();
     }
+}
+
+/// Of an index that was shown before, nobody goes on with what is open: it is an error, and no wait.
+#[test]
+fn files_of_an_earlier_index_keep_an_upgrade_waiting_and_end_with_their_process() {
+    for by in BY {
+        let content = bytes(9 << 20);
+        let bucket = Buckets::new(&[("bucket/f", &content)]);
+        let place = Place::new();
+        place.shows(&bucket.url(), &[&["--supervise"], by].concat());
+        let mut open = File::open(place.at("f")).unwrap();
+        open.read_exact(&mut [0; 10]).unwrap();
+        fs::write(bucket.root().join("bucket/new"), b"new").unwrap();
+        run(&mut place.volume("update", &bucket.url(), &[])).clean();
+        let upgrade = ["mount", "--upgrade", &place.mnt_text()].map(str::to_owned);
+        let upgrade = upgrade.each_ref().map(String::as_str);
+        let mut waits = place.flatout(&upgrade).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        assert!(waits.try_wait().unwrap().is_none(), "{by:?}: it goes on with what is open");
+        drop(open);
+        assert!(waits.wait().unwrap().success(), "{by:?}: {}", place.log());
+        assert_eq!(fs::read(place.at("new")).unwrap(), b"new");
+
+        let mut open = File::open(place.at("f")).unwrap();
+        open.read_exact(&mut [0; 10]).unwrap();
+        fs::write(bucket.root().join("bucket/newer"), b"newer").unwrap();
+        run(&mut place.volume("update", &bucket.url(), &[])).clean();
+        kill_server(&place);
+        let failed = open.read_at(&mut [0; 4096], 8 << 20).unwrap_err();
+        let ended = [libc::EIO, libc::ENOTCONN, libc::ECONNABORTED];
+        assert!(ended.contains(&failed.raw_os_error().unwrap()), "{by:?} {failed}");
+        assert_eq!(fs::read(place.at("newer")).unwrap(), b"newer", "{by:?} {}", place.log());
+        assert!(fs::read(place.at("f")).unwrap() == content);
+        drop(open);
+        place.unmounted();
+    }
+}
+
+/// What cannot be shown takes nothing away, neither the index before nor what is mounted over it.
+#[test]
+fn an_index_that_cannot_be_shown_leaves_what_is_there() {
+    for kept in [&[][..], &["--supervise"]] {
+        let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+        place.shows(&bucket.url(), kept);
+        let shell = |line: &str| run(Command::new("sh").args(["-c", line, &place.mnt_text()]));
+        shell("mount -t tmpfs none $0 && echo own >$0/own").clean();
+        fs::write(bucket.root().join("bucket/new"), b"new").unwrap();
+        let updated = run(&mut place.volume("update", &bucket.url(), &[]));
+        assert_eq!(updated.code, Some(2), "{}", updated.stderr);
+        assert!(updated.stderr.contains("it shows the old index"), "{}", updated.stderr);
+        assert!(place.log().contains("something else is mounted over it"), "{}", place.log());
+        assert_eq!(fs::read(place.at("own")).unwrap(), b"own\n", "{kept:?}");
+        shell("umount $0").clean();
+        assert_eq!(fs::read(place.at("f")).unwrap(), b"f", "{kept:?} {}", place.log());
+        run(&mut place.volume("update", &bucket.url(), &[])).clean();
+        assert_eq!(fs::read(place.at("new")).unwrap(), b"new", "{kept:?} {}", place.log());
+        place.unmounted();
+    }
+}
+
+/// A name that is always there is there at every moment of an update.
+#[test]
+fn a_mount_point_is_never_bare() {
+    let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+    place.shows(&bucket.url(), &[]);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(fs::read(place.at("f")).expect("it is always there"), b"f");
+            }
+        });
+        for round in 0..10 {
+            fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
+            run(&mut place.volume("update", &bucket.url(), &[])).clean();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    place.unmounted();
 }
 
 #[test]
@@ -255,23 +363,161 @@ fn an_index_that_is_an_object_is_updated_again_and_again() {
 
 #[test]
 fn a_killed_process_leaves_errors_and_a_mount_that_ends() {
+    let mapped = "import mmap,sys; f=open(sys.argv[1],'rb'); print(mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)[150_000])";
     for by in BY {
-        let store = Store::Synthetic(vec![("bucket".into(), "f".into(), 200_000)], vec![]);
-        let origin = Origin::start(Options::new(store)).unwrap();
-        let place = Place::new();
-        place.shows(&origin.url(), by);
-        let index = place.index();
-        drop(origin);
-        // Its listener is gone: the reader waits for the origin.
-        let mut reader = User::start("cat", &[place.at("f").to_str().unwrap()]);
-        reader.waits();
-        signal("KILL", place.pid());
-        assert_eq!(reader.end(), Some(1), "{by:?}");
-        assert!(fs::read(place.at("f")).is_err());
-        run(&mut place.flatout(&["umount", &place.mnt_text()])).clean();
-        place.is_clear();
-        assert!(index.exists());
+        for unmounts in ["flatout umount", "umount", "umount -l"] {
+            let file = |name: &str| ("bucket".to_owned(), name.to_owned(), 200_000);
+            let store = Store::Synthetic((0..8).map(|at| file(&format!("f{at}"))).collect(), vec![]);
+            let origin = Origin::start(Options::new(store)).unwrap();
+            let place = Place::new();
+            place.shows(&origin.url(), by);
+            let url = origin.url();
+            drop(origin);
+            // Its listener is gone: readers wait for the origin.
+            let at = |name: &str| place.at(name).to_str().unwrap().to_owned();
+            let mut readers: Vec<User> =
+                (0..7).map(|number| User::start("cat", &[&at(&format!("f{number}"))])).collect();
+            readers.push(User::start("python3", &["-c", mapped, &at("f7")]));
+            readers.iter().for_each(User::waits);
+            signal("KILL", place.pid());
+            // The mapped one dies of SIGBUS.
+            let ends: Vec<Option<i32>> = readers.iter_mut().map(User::end).collect();
+            assert_eq!((&ends[..7], ends[7]), (&[Some(1); 7][..], None), "{by:?} {unmounts}");
+            assert!(fs::read(place.at("f0")).is_err());
+            let line = format!("{unmounts} $0").replace("flatout", env!("CARGO_BIN_EXE_flatout"));
+            let mut command = Command::new("sh");
+            place.within(command.args(["-c", &line, &place.mnt_text()]));
+            run(&mut command).clean();
+            place.is_clear();
+            // And it can be mounted again.
+            place.mounts(&url, by);
+            place.unmounted();
+        }
     }
+}
+
+/// A signal ends a mount that nobody uses, and only takes one out of sight that somebody does.
+#[test]
+fn a_signal_unmounts() {
+    for by in BY {
+        let (bucket, place) = (Buckets::new(&[("bucket/f", &bytes(200_000))]), Place::new());
+        place.shows(&bucket.url(), by);
+        signal("TERM", place.pid());
+        place.is_clear();
+        place.mounts(&bucket.url(), by);
+        let mut open = File::open(place.at("f")).unwrap();
+        let busy = place.umount_as_it_is(&[]);
+        assert!(busy.code == Some(1) && busy.stderr.contains("something still uses it"), "{}", busy.stderr);
+        signal("TERM", place.pid());
+        wait_until("it says so", || place.log().contains("it stays mounted"));
+        assert_eq!(place.umount_as_it_is(&["--lazy"]).code, Some(0));
+        assert!(!place.is_mounted());
+        let mut all = Vec::new();
+        open.read_to_end(&mut all).unwrap();
+        assert!(all == bytes(200_000), "{by:?}");
+        drop(open);
+        place.is_clear();
+    }
+}
+
+/// Names cost no request, whoever shows them; a small file costs one, in however many pieces it is read.
+#[test]
+fn names_cost_nothing_and_a_small_file_one_request() {
+    for by in BY {
+        let place = Place::new();
+        let log = place.path().join("requests");
+        let objects = (0..300).map(|at| ("bucket".to_owned(), format!("d{}/f{at}", at % 7), 100_000));
+        let store = Store::Synthetic(objects.collect(), vec![]);
+        let fault_plan = FaultPlan { log: Some(log.clone()), ..FaultPlan::default() };
+        let origin = Origin::start(Options { fault_plan, ..Options::new(store) }).unwrap();
+        place.shows(&origin.url(), by);
+        let before = asked(&log, "");
+        let mut names = Vec::new();
+        for folder in fs::read_dir(place.mnt()).unwrap() {
+            for entry in fs::read_dir(folder.unwrap().path()).unwrap() {
+                let entry = entry.unwrap();
+                assert_eq!(entry.metadata().unwrap().len(), 100_000);
+                names.push(entry.path());
+            }
+        }
+        assert!(!place.at("d0/absent").exists());
+        assert_eq!((names.len(), asked(&log, "")), (300, before), "{by:?}");
+        for name in &names {
+            assert_eq!(fs::read(name).unwrap().len(), 100_000);
+        }
+        assert_eq!(asked(&log, ""), before + 300, "{by:?}");
+        place.unmounted();
+    }
+}
+
+/// Of the index's own blocks each is compared with its checksum, also when the kernel asks for it.
+#[test]
+fn damage_where_it_is_read_is_an_error() {
+    for by in BY {
+        let names: Vec<String> = (0..3000).map(|at| format!("bucket/d{}/f{at}", at % 30)).collect();
+        let objects: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b"x"[..])).collect();
+        let (bucket, place) = (Buckets::new(&objects), Place::new());
+        run(&mut place.volume("build", &bucket.url(), &[])).clean();
+        let mut damaged = fs::read(place.index()).unwrap();
+        // In the names of a folder.
+        let at = damaged.windows(5).rposition(|bytes| bytes == b"f1501").unwrap();
+        damaged[at] ^= 1;
+        fs::write(place.index(), damaged).unwrap();
+        place.mounts(&bucket.url(), by);
+        let failed = (0..30).filter(|at| {
+            let entries = fs::read_dir(place.at(&format!("d{at}")));
+            entries.and_then(|entries| entries.collect::<Result<Vec<_>, _>>()).is_err()
+        });
+        assert!(failed.count() > 0, "{by:?}");
+        let log = place.log();
+        let index = place.index().display().to_string();
+        assert!(log.contains(&index) && log.contains("block"), "{by:?} {log}");
+        place.unmounted();
+    }
+}
+
+/// Without rights, FUSE shows the same files, and a line says so.
+#[test]
+fn without_the_right_to_mount_images_fuse_shows_the_files() {
+    let (bucket, place) = (Buckets::new(&[("bucket/f", &bytes(9000))]), Place::new());
+    run(&mut place.volume("build", &bucket.url(), &[])).clean();
+    let script = format!(
+        "flatout /mnt/program volume mount /mnt/train.flat /mnt/mnt --endpoint-url {} --no-sign-request
+         flatout stat -f -c %T /mnt/mnt; flatout cat /mnt/mnt/f | wc -c; flatout /mnt/program umount /mnt/mnt",
+        bucket.url()
+    );
+    let ended = in_namespace(&place, &bucket.url(), &script);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let says =
+        "the files are shown by FUSE, where names cost more than by EROFS: only root may mount an image";
+    assert!(ended.stderr.contains(says), "{}", ended.stderr);
+    let lines: Vec<&str> = ended.text().lines().collect();
+    assert_eq!(lines[1..], ["fuseblk", "9000", "unmounted /mnt/mnt"], "{lines:?}");
+}
+
+/// Of a prefix, an index is built, kept and mounted; the next time it is the kept one, and a line says how
+/// old it is.
+#[test]
+fn a_prefix_is_mounted_by_an_index_that_is_kept() {
+    let (bucket, place) = (Buckets::new(&[("bucket/train/f", b"f"), ("bucket/other", b"o")]), Place::new());
+    let (url, mnt) = (bucket.url(), place.mnt_text());
+    let volume = |verb: &str, more: &[&str]| {
+        let line = ["volume", verb, "s3://bucket/train/"];
+        let origin = ["--endpoint-url", &url, "--no-sign-request"];
+        let mut command = place.flatout(&[&line[..], more, &origin].concat());
+        run(command.env("XDG_CACHE_HOME", place.path().join("cache")))
+    };
+    volume("mount", &[&mnt]).clean();
+    assert_eq!(fs::read(place.at("f")).unwrap(), b"f");
+    assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 1);
+    place.unmounted();
+    fs::write(bucket.root().join("bucket/train/new"), b"new").unwrap();
+    let again = volume("mount", &[&mnt]);
+    assert!(again.code == Some(0) && again.stderr.contains("the index that is kept is "), "{}", again.stderr);
+    assert!(!place.at("new").exists());
+    volume("update", &[]).clean();
+    assert_eq!(fs::read(place.at("new")).unwrap(), b"new");
+    place.unmounted();
 }
 
 /// The kernel has it as long as a container that was started meanwhile.
@@ -318,9 +564,7 @@ fn a_supervised_index_outlives_the_process_that_serves_it() {
         let mut head = vec![0; 100];
         file.read_exact(&mut head).unwrap();
         for _ in 0..2 {
-            let killed = place.stats()["pid"].as_u64().unwrap() as u32;
-            signal("KILL", killed);
-            wait_until("another process", || place.pids().iter().any(|pid| *pid != killed));
+            kill_server(&place);
             assert_eq!(fs::read(place.at("d/g")).unwrap(), b"g");
         }
         let mut rest = Vec::new();
@@ -362,29 +606,60 @@ fn thousands_of_readers_get_their_bytes() {
     place.unmounted();
 }
 
+/// Patient with an origin that is worth it: the bytes are right, and each of these faults was met.
 #[test]
 fn faults_of_the_origin_cost_time_and_no_byte() {
     let stall = FaultKind::Stall(Duration::from_secs(600));
-    let plans: [&[(f64, FaultKind)]; 4] = [
-        &[(0.1, FaultKind::Reset), (0.05, "503".parse().map(FaultKind::Error).unwrap())],
-        &[(0.1, FaultKind::Truncate)],
-        &[(0.05, stall)],
-        &[(0.1, FaultKind::WrongRange)],
+    let error = |code: &str| FaultKind::Error(code.parse().unwrap());
+    let plans: [&[(f64, FaultKind)]; 5] = [
+        &[(0.2, FaultKind::Reset), (0.2, error("503"))],
+        &[(0.2, FaultKind::Truncate), (0.2, FaultKind::WrongRange)],
+        &[(0.1, stall), (0.2, error("SlowDown"))],
+        &[(0.3, FaultKind::Slow(20_000_000))],
+        &[],
     ];
-    for plan in plans {
-        let origin = origin(faults(plan));
+    for (by, plan) in [BY[0], BY[2]].into_iter().flat_map(|by| plans.map(|plan| (by, plan))) {
         let place = Place::new();
+        let log = place.path().join("requests");
+        let origin = origin(FaultPlan { log: Some(log.clone()), ..faults(plan) });
         let patient = ["--retries", "12", "--stall-timeout", "300ms"];
         run(&mut place.volume("build", &origin.url(), &patient)).clean();
-        place.mounts(&origin.url(), &patient);
+        place.mounts(&origin.url(), &[&patient, by].concat());
         for (key, size) in [("small", 100_000), ("folder/inside", 1), ("large", 24 << 20)] {
             let mut truth = vec![0; size];
             synthetic_bytes("bucket", key, 0..size as u64, &mut truth);
-            match fs::read(place.at(key)) {
-                Ok(got) => assert!(got == truth, "{key}"),
-                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EIO), "{key}: {}", place.log()),
-            }
+            let got = fs::read(place.at(key));
+            assert!(got.is_ok_and(|got| got == truth), "{key} {by:?} {plan:?}: {}", place.log());
         }
+        place.unmounted();
+        for (_, kind) in plan {
+            let name = format!("\"fault\":\"{}\"", kind.name());
+            assert!(asked(&log, &name) > 0, "never met {name}");
+        }
+    }
+}
+
+/// An origin that is bad for ever is an error, and one that comes back is read on from.
+#[test]
+fn an_origin_that_does_not_recover_is_an_error_until_it_does() {
+    for by in [BY[0], BY[2]] {
+        let place = Place::new();
+        let good = origin(FaultPlan::default());
+        let address = good.addresses()[0];
+        let impatient = ["--retries", "1", "--stall-timeout", "300ms", "--outage-timeout", "1s"];
+        run(&mut place.volume("build", &good.url(), &[])).clean();
+        place.mounts(&good.url(), &[&impatient, by].concat());
+        good.stop().unwrap();
+        let refused = faults(&[(1.0, "503".parse().map(FaultKind::Error).unwrap())]);
+        let bad = origin_at(address, Options { fault_plan: refused, ..options() });
+        let failed = fs::read(place.at("small")).unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(libc::EIO), "{by:?}");
+        assert!(place.log().contains("s3://bucket/small"), "{}", place.log());
+        bad.stop().unwrap();
+        let _good = origin_at(address, options());
+        let mut truth = vec![0; 100_000];
+        synthetic_bytes("bucket", "small", 0..100_000, &mut truth);
+        wait_until("it is read", || fs::read(place.at("small")).is_ok_and(|got| got == truth));
         place.unmounted();
     }
 }

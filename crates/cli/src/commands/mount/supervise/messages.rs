@@ -43,6 +43,8 @@ pub enum ToSupervisor {
     Serves(Mounted),
     /// Something would be lost if it ended.
     Stays(Failure),
+    /// Users are about to see another mount in this one's place. It comes next.
+    Replaces,
     /// The mount has ended.
     Ended(Option<Failure>),
 }

@@ -2,6 +2,7 @@
 //! one where that dies (docs/life-of-a-takeover.md).
 
 mod control;
+mod kept;
 pub mod launch;
 mod messages;
 pub mod serving;
@@ -19,6 +20,7 @@ use rustix::process::Signal;
 
 pub use self::control::upgrade;
 use self::control::{ControlSocket, UpgradeRequest};
+use self::kept::KeptMounts;
 use self::launch::{Daemon, Launcher, Program};
 use self::messages::{Adoption, ToDaemon, ToSupervisor};
 use crate::args::Mount;
@@ -44,6 +46,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 enum Event {
     /// A message of this process.
     Says(u32, ToSupervisor),
+    /// Users are about to see this mount of that process.
+    Replaces(u32, LastingMount),
     /// That process is gone.
     Gone(u32),
     Upgrade(UpgradeRequest),
@@ -192,8 +196,16 @@ impl Supervisor {
         let heard = daemon.socket.try_clone().and_then(|socket| {
             let hear = move || {
                 messages::for_each(&socket, |message| {
+                    let event = match message {
+                        ToSupervisor::Replaces => match LastingMount::receive(&socket) {
+                            Ok(mount) => Event::Replaces(pid, mount),
+                            // It has died.
+                            Err(_) => return,
+                        },
+                        message => Event::Says(pid, message),
+                    };
                     // Nobody hears it any more where the mount has ended.
-                    let _ = sender.send(Event::Says(pid, message));
+                    let _ = sender.send(event);
                 });
                 let _ = sender.send(Event::Gone(pid));
             };
@@ -212,15 +224,16 @@ impl Supervisor {
 
     /// Until it is unmounted.
     fn supervise(&mut self, daemon: Daemon, mount: LastingMount) -> Result<Exit, Failure> {
-        let ended = self.until_end(daemon, &mount);
+        let mut mounts = KeptMounts::of(mount);
+        let ended = self.until_end(daemon, &mut mounts);
         if let Err(failure) = &ended {
             self.log.say(&format!("{}; its users get errors from now on", failure.message));
-            mount.abort();
+            mounts.abort();
         }
         ended
     }
 
-    fn until_end(&mut self, mut daemon: Daemon, mount: &LastingMount) -> Result<Exit, Failure> {
+    fn until_end(&mut self, mut daemon: Daemon, mounts: &mut KeptMounts) -> Result<Exit, Failure> {
         let (mut since, mut short_lives) = (Instant::now(), 0);
         loop {
             let event = self.events.recv().expect("this process has a sender itself");
@@ -229,19 +242,21 @@ impl Supervisor {
                     daemon.wait();
                     return failure.map_or(Ok(Exit::Clean), Err);
                 }
+                Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
                 Event::Gone(pid) if pid == daemon.pid => {
                     self.serving.store(0, Ordering::SeqCst);
                     let how = daemon.kill();
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
                     self.log.say(&format!("mount: the process that served it died ({how}): another goes on"));
-                    daemon = match self.start_again(mount, &mut short_lives)? {
+                    mounts.only_newest();
+                    daemon = match self.start_again(mounts.newest(), &mut short_lives)? {
                         Some(next) => next,
                         None => return Ok(Exit::Clean),
                     };
                     since = Instant::now();
                 }
                 Event::Upgrade(request) => {
-                    let upgraded = self.upgrade(&mut daemon, mount, &request);
+                    let upgraded = self.upgrade(&mut daemon, mounts, &request);
                     let leaves = upgraded.is_ok() && self.in_background;
                     if upgraded.is_ok() {
                         since = Instant::now();
@@ -310,11 +325,11 @@ impl Supervisor {
     fn upgrade(
         &mut self,
         daemon: &mut Daemon,
-        mount: &LastingMount,
+        mounts: &mut KeptMounts,
         request: &UpgradeRequest,
     ) -> Result<Mounted, Failure> {
         let program = &request.program;
-        if !mount.resends() {
+        if !mounts.newest().resends() {
             return Err(Failure::usage(
                 "mount --upgrade: this kernel cannot hand requests to another process",
             )
@@ -329,10 +344,10 @@ impl Supervisor {
         if (request.is_withdrawn)() {
             return Err(taken_back());
         }
-        self.until_handed_over(daemon, request)?;
+        self.until_handed_over(daemon, mounts, request)?;
         self.serving.store(0, Ordering::SeqCst);
         daemon.kill();
-        match next.serve(mount) {
+        match next.serve(mounts.newest()) {
             Ok(mut said) => {
                 next.stands(self.in_background, self.log_path.clone());
                 self.watch(&mut next);
@@ -354,7 +369,12 @@ impl Supervisor {
     }
 
     /// Has the process end and leave the kernel's connection open, unless the caller withdraws the upgrade.
-    fn until_handed_over(&self, daemon: &Daemon, request: &UpgradeRequest) -> Result<(), Failure> {
+    fn until_handed_over(
+        &self,
+        daemon: &Daemon,
+        mounts: &mut KeptMounts,
+        request: &UpgradeRequest,
+    ) -> Result<(), Failure> {
         daemon.tell(&ToDaemon::HandOver);
         let mut is_withdrawn = false;
         loop {
@@ -373,6 +393,7 @@ impl Supervisor {
                     let _ = self.sender.send(Event::Says(pid, ToSupervisor::Ended(failure)));
                     return Err(Failure::refused_now("mount --upgrade: it was unmounted meanwhile"));
                 }
+                Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
                 // Also where it died: it is to be gone.
                 Event::Gone(pid) if pid == daemon.pid => return Ok(()),
                 Event::Upgrade(other) => {

@@ -14,6 +14,7 @@ use flatout_mount::LastingMount;
 use flatout_mounting::{Handover, MountLog, MountSession, NotNow, Shutdown, StandingMount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::kept::KeptMounts;
 use super::launch::{ADOPTS, Launcher};
 use super::messages::{self, Adoption, ToDaemon, ToSupervisor};
 use crate::args::Mount;
@@ -103,19 +104,20 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
     let mut session = MountSession::start(command.plan, tree, endpoints, &log, &shutdown, standing)?;
     let stats = session.stats();
     serve::write_on_request(&stats, stats_file.clone(), &log);
-    serve::renew_on_request(&session, renewals);
     messages::send(socket, &ToSupervisor::Serves(said.clone())).map_err(told)?;
     let link = Arc::new(Link {
         socket: Mutex::new(Some(socket.try_clone().map_err(told)?)),
         supervisor,
         launcher,
-        mount: kept,
+        mounts: Mutex::new(KeptMounts::of(kept)),
         handover: session.handover(),
         client: client.clone(),
         log: log.clone(),
         said,
         log_path: Mutex::default(),
     });
+    let keeps = link.clone();
+    serve::renew_on_request(&session, renewals, Some(Box::new(move |mount| keeps.keep(mount))));
     let listens = link.clone();
     let _ = thread::Builder::new().name("supervisor".into()).spawn(move || listens.listen());
     session.clear_unfinished();
@@ -144,7 +146,7 @@ struct Link {
     socket: Mutex<Option<UnixStream>>,
     supervisor: Arc<AtomicU32>,
     launcher: Launcher,
-    mount: LastingMount,
+    mounts: Mutex<KeptMounts>,
     handover: Handover,
     client: Arc<Client>,
     log: Arc<MountLog>,
@@ -155,6 +157,26 @@ struct Link {
 impl Link {
     fn socket(&self) -> MutexGuard<'_, Option<UnixStream>> {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mounts(&self) -> MutexGuard<'_, KeptMounts> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the supervisor keep this mount, too, which users are about to see.
+    fn keep(&self, mount: &LastingMount) {
+        match mount.try_clone() {
+            Ok(kept) => self.mounts().keep(kept),
+            Err(error) => {
+                let why = flatout_engine::plain(&error);
+                self.log.say(&format!("mount: it ends with this process, since nobody keeps it: {why}"));
+                return;
+            }
+        }
+        if let Some(socket) = &*self.socket() {
+            // Where the supervisor is gone, the next one gets it.
+            let _ = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
+        }
     }
 
     fn log_path(&self) -> MutexGuard<'_, Option<PathBuf>> {
@@ -218,7 +240,7 @@ impl Link {
         let mut child = self.launcher.spawn(ADOPTS, theirs)?;
         let (log, folder) = (self.log_path().clone(), self.launcher.folder.clone());
         let adoption = Adoption { pid: std::process::id(), log, folder };
-        let told = messages::send(&socket, &adoption).and_then(|()| self.mount.send(&socket));
+        let told = messages::send(&socket, &adoption).and_then(|()| self.mounts().newest().send(&socket));
         if let Err(error) = told {
             let _ = child.kill().and_then(|()| child.wait());
             return Err(error);
@@ -243,6 +265,8 @@ impl Link {
 
     /// Tells the supervisor that this process goes on. The supervisor may be gone.
     fn stay(&self, socket: &UnixStream, why: Failure) {
+        // Not between a message and what comes with it.
+        let _whole = self.socket();
         let _ = messages::send(socket, &ToSupervisor::Stays(why));
     }
 
@@ -251,7 +275,11 @@ impl Link {
     fn hand_over(&self, socket: &UnixStream) {
         let since = Instant::now();
         loop {
-            match self.handover.pause(QUIET_WITHIN) {
+            let paused = match self.mounts().is_earlier_used() {
+                true => Err(NotNow::Earlier),
+                false => self.handover.pause(QUIET_WITHIN),
+            };
+            match paused {
                 Ok(()) if has_news(socket) => {
                     self.handover.resume();
                     return self.stay(socket, Failure::interrupted("mount --upgrade: it goes on as before"));
