@@ -4,9 +4,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use flatout_server::{FaultPlan, Options, Origin, Series, Store};
 
 use crate::objects::Buckets;
-use crate::program::{Ended, flatout, run, signal, wait_until};
+use crate::program::{Ended, ended, flatout, run, signal, wait_until};
 
 /// A folder for indexes, and an origin.
 struct Place {
@@ -45,6 +48,19 @@ impl Place {
         names.sort();
         names
     }
+}
+
+/// An inventory of objects that need not be there.
+fn inventory(folder: &Path, bucket: &str, csv: &str) {
+    let files = format!("[{{\"key\":\"data/one.csv\",\"size\":{}}}]", csv.len());
+    let manifest = format!(
+        "{{\"sourceBucket\":\"{bucket}\",\"destinationBucket\":\"arn:aws:s3:::logs\",\"version\":\"2016-11-30\",\
+         \"creationTimestamp\":\"1514944800000\",\"fileFormat\":\"CSV\",\
+         \"fileSchema\":\"Bucket, Key, Size, LastModifiedDate, ETag\",\"files\":{files}}}"
+    );
+    fs::create_dir_all(folder.join("data")).unwrap();
+    fs::write(folder.join("data/one.csv"), csv).unwrap();
+    fs::write(folder.join("manifest.json"), manifest).unwrap();
 }
 
 fn three() -> Place {
@@ -156,21 +172,11 @@ fn names_come_from_a_list_or_an_inventory() {
     assert!(!built.stderr.contains("d/b"), "{}", built.stderr);
     assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a\nd/b\n");
 
-    let schema = "Bucket, Key, Size, LastModifiedDate, ETag";
     let csv = "\"bucket\",\"train%2Fz+z\",\"5\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n\
         \"bucket\",\"train/a\",\"1\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n\
         \"bucket\",\"other/a\",\"1\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n";
-    let manifest = |bucket: &str| {
-        let files = format!("[{{\"key\":\"data/one.csv\",\"size\":{}}}]", csv.len());
-        format!(
-            "{{\"sourceBucket\":\"{bucket}\",\"destinationBucket\":\"arn:aws:s3:::logs\",\"version\":\"2016-11-30\",\
-             \"creationTimestamp\":\"1514944800000\",\"fileFormat\":\"CSV\",\"fileSchema\":\"{schema}\",\"files\":{files}}}"
-        )
-    };
     for folder in [place.path("inv"), place.bucket.root().join("logs")] {
-        fs::create_dir_all(folder.join("data")).unwrap();
-        fs::write(folder.join("data/one.csv"), csv).unwrap();
-        fs::write(folder.join("manifest.json"), manifest("bucket")).unwrap();
+        inventory(&folder, "bucket", csv);
     }
     for inventory in ["inv/manifest.json", "s3://logs/manifest.json"] {
         place.run(&["build", "s3://bucket/train/", "i.flat", "--inventory", inventory]).clean();
@@ -182,25 +188,104 @@ fn names_come_from_a_list_or_an_inventory() {
     place
         .run(&["build", "s3://bucket/train/", "i.flat", "--inventory", "s3://logs/manifest.json"])
         .refused(1, &["s3://logs/data/one.csv", "no such object"]);
-    fs::write(place.path("inv/manifest.json"), manifest("elsewhere")).unwrap();
+    inventory(&place.path("inv"), "elsewhere", csv);
     place
         .run(&["build", "s3://bucket/train/", "i.flat", "--inventory", "inv/manifest.json"])
         .refused(4, &["it is an inventory of the bucket elsewhere, not of bucket"]);
 }
 
+/// All of them, with the reason, however many a folder has.
 #[test]
 fn keys_that_no_file_can_stand_for_are_named() {
-    let names = ["bucket/ok", "bucket/a/b"];
-    let objects: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b"x"[..])).collect();
-    let place = Place::new(&objects);
-    let long = "n".repeat(200);
-    fs::write(place.path("names"), format!("ok\na/b\n{long}\n")).unwrap();
-    let built =
-        place.run(&["build", "s3://bucket/", "t.flat", "--names", "names", "--left-out", "left", "--json"]);
+    let place = three();
+    let (long, component) = ("n".repeat(256), "a component is . or ..");
+    let odd = [
+        ("a//b", "a component is empty"),
+        ("./c", component),
+        ("d/..", component),
+        (&long, "a component has more than 255 bytes"),
+        ("slash/", "its name ends in a slash, so it is shown as a folder"),
+    ];
+    let shadowed: Vec<String> = (0..1500).map(|at| format!("many/{at:04}")).collect();
+    let within = shadowed.iter().map(|key| format!("{key}/in"));
+    let keys = odd.iter().map(|(key, _)| (*key).to_owned()).chain(shadowed.iter().cloned()).chain(within);
+    let row = |key: String| {
+        format!(
+            "\"bucket\",\"{key}\",\"5\",\"2026-01-02T03:04:05.000Z\",\"0123456789abcdef0123456789abcdef\"\n"
+        )
+    };
+    inventory(&place.path("inv"), "bucket", &keys.map(row).collect::<String>());
+    let line = ["build", "s3://bucket/", "t.flat", "--inventory", "inv/manifest.json"];
+    let built = place.run(&[&line[..], &["--left-out", "left", "--json"]].concat());
     assert_eq!(built.code, Some(2), "{}", built.stderr);
+    let event = &built.events()[0];
+    assert_eq!((&event["files"], &event["left_out"]), (&1500.into(), &1505.into()));
+    assert!(built.stderr.contains("1,505 keys left out: left names them"), "{}", built.stderr);
     let left = fs::read_to_string(place.path("left")).unwrap();
-    assert_eq!(left, format!("{long}\tthe origin has no such object\n"));
-    assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a/b\nok\n");
+    let shadowed = shadowed.iter().map(|key| (&key[..], "a folder has its name"));
+    for (key, why) in odd.into_iter().chain(shadowed) {
+        assert!(left.contains(&format!("{key}\t{why}\n")), "{key}: {left}");
+    }
+    assert_eq!(left.lines().count(), 1505);
+    // Without a file for them, the first are named.
+    let built = place.run(&line);
+    assert_eq!(built.stderr.matches(": left out: ").count(), 10, "{}", built.stderr);
+    assert!(
+        built.stderr.contains("1,495 keys more left out: --left-out FILE has all of them"),
+        "{}",
+        built.stderr
+    );
+}
+
+/// A list of names may come from another program.
+#[test]
+fn names_come_from_standard_input() {
+    let place = three();
+    let mut command = place.volume(&["build", "s3://bucket/train/", "t.flat", "--names", "-"]);
+    let mut build =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    build.stdin.take().unwrap().write_all(b"d/b\na\n").unwrap();
+    ended(build.wait_with_output().unwrap()).clean();
+    assert_eq!(place.run(&["ls", "t.flat", "-r"]).clean().text(), "a\nd/b\n");
+}
+
+/// By the dialect of OSS, too: the source, the index, and an inventory as OSS writes it.
+#[test]
+fn a_bucket_of_oss_has_an_index() {
+    let place = three();
+    let url = place.bucket.url();
+    let oss = |arguments: &[&str]| place.run(&[arguments, &["--oss-endpoint", &url]].concat());
+    oss(&["build", "oss://bucket/train/", "oss://bucket/t.flat"]).clean();
+    assert_eq!(oss(&["ls", "oss://bucket/t.flat"]).clean().text(), "a\nd/\nd.c\n");
+    oss(&["verify", "oss://bucket/t.flat", "--objects"]).clean();
+    fs::write(place.bucket.root().join("bucket/train/new"), b"new").unwrap();
+    oss(&["update", "oss://bucket/t.flat"]).clean();
+    assert_eq!(oss(&["ls", "oss://bucket/t.flat"]).clean().text(), "a\nd/\nd.c\nnew\n");
+    fs::write(place.bucket.root().join("bucket/other"), b"other").unwrap();
+    let stays = ["something else than an index is there"];
+    oss(&["build", "oss://bucket/train/", "oss://bucket/other"]).refused(4, &stays);
+    // From OSS's User Guide.
+    let csv = "\"bucket\",\"train/images/photo%20one.jpg\",\"102400\",\"Standard\",\"2023-10-26T08:00:00.000Z\",\
+        \"FBA9DEDE5F27731C9771645A39863328\",\"false\",\"false\",\"default\",\"0\",\"Normal\",\"12345\"\r\n";
+    let schema = "Bucket, Key, Size, StorageClass, LastModifiedDate, ETag, IsMultipartUploaded, EncryptionStatus, \
+        ObjectAcl, TaggingCount, ObjectType, Crc64";
+    let manifest = format!(
+        "{{\"creationTimestamp\":\"1642994594\",\"destinationBucket\":\"logs\",\"fileFormat\":\"CSV\",\
+         \"fileSchema\":\"{schema}\",\"files\":[{{\"key\":\"data/one.csv\",\"size\":{}}}],\
+         \"sourceBucket\":\"bucket\",\"version\":\"2019-09-01\"}}",
+        csv.len()
+    );
+    let logs = place.bucket.root().join("logs");
+    fs::create_dir_all(logs.join("data")).unwrap();
+    fs::write(logs.join("data/one.csv"), csv).unwrap();
+    fs::write(logs.join("manifest.json"), manifest).unwrap();
+    oss(&["build", "oss://bucket/train/", "i.flat", "--inventory", "oss://logs/manifest.json"]).clean();
+    let listed = oss(&["ls", "i.flat", "-l", "-r"]).clean();
+    assert!(
+        listed.text().contains("2023-10-26T08:00:00Z         102400 images/photo one.jpg"),
+        "{}",
+        listed.text()
+    );
 }
 
 /// What is no index, or none any more.
@@ -330,6 +415,30 @@ fn a_build_that_breaks_off_leaves_what_was_there() {
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
         assert_eq!(place.names(), ["t.flat"], "{name}");
         assert!(fs::read(place.path("t.flat")).unwrap() == before);
+    }
+}
+
+/// In the midst of the keys, and of the upload.
+#[test]
+fn a_build_that_is_interrupted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests");
+    let objects = Store::Synthetic(vec![], vec![Series::new("train", "%07d", 300_000, 1).unwrap()]);
+    let fault_plan = FaultPlan { log: Some(log.clone()), ..FaultPlan::default() };
+    let latency = Duration::from_millis(100);
+    let origin = Origin::start(Options { fault_plan, latency, ..Options::new(objects) }).unwrap();
+    for (name, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
+        fs::write(&log, "").unwrap();
+        let mut command = flatout(&["volume", "build", "s3://train/", "t.flat", "--no-sign-request"]);
+        command.args(["--endpoint-url", &origin.url()]).current_dir(folder.path());
+        let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let pages = || fs::read_to_string(&log).unwrap().lines().count();
+        wait_until("the third page", || pages() > 2);
+        signal(name, child.id());
+        assert_eq!(child.wait().unwrap().code(), code, "{name}");
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["requests"], "{name}");
     }
 }
 

@@ -174,9 +174,19 @@ pub fn build(
     let since = Instant::now();
     let memory_bytes = flatout_ambient::gather(knobs.given())?.settings.memory_bytes;
     let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-    let gathering =
-        Gathering { doing, source, target, memory_bytes, client: &client, console, report: &mut report };
+    let bar = Bar::of_keys(console);
+    let gathering = Gathering {
+        doing,
+        source,
+        target,
+        memory_bytes,
+        client: &client,
+        console,
+        report: &mut report,
+        bar: &bar,
+    };
     let records = gathering.records(from)?;
+    drop(bar);
     let unknown = report.count;
     let bar = Bar::of_keys(console);
     let wanted = Wanted {

@@ -17,7 +17,10 @@ use crate::args::IndexedFrom;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::origin;
+use crate::progress::Bar;
 
+/// How often the bar is told, in keys.
+const SHOWN_EVERY: u64 = 64;
 /// The longest manifest that is read.
 const MANIFEST_MOST: u64 = 64 << 20;
 
@@ -105,6 +108,7 @@ pub struct Gathering<'a> {
     pub client: &'a Arc<Client>,
     pub console: &'a Console,
     pub report: &'a mut Report,
+    pub bar: &'a Bar,
 }
 
 impl Gathering<'_> {
@@ -124,7 +128,7 @@ impl Gathering<'_> {
     ///
     /// # Errors
     /// It cannot be read, or is none of this bucket.
-    fn of_inventory(self, typed: &str) -> Result<Records, Failure> {
+    fn of_inventory(mut self, typed: &str) -> Result<Records, Failure> {
         let source = self.source;
         let about =
             |error: InventoryError| Failure::usage(format!("read: {}: {error}", origin::masked(typed)));
@@ -154,21 +158,20 @@ impl Gathering<'_> {
             ))
             .with_hint("name the bucket that it is of, or another inventory"));
         }
-        let mut sorter = self.sorter();
+        let (mut sorter, mut rows) = (self.sorter(), 0);
         for file in &manifest.files {
             let wrong = |error: &InventoryError| Failure::usage(format!("read: {}: {error}", file.key));
             let body = file.check(place.open(&file.key, self.client)?);
             for row in Rows::new(body, &manifest.schema, file.is_gzip()) {
-                self.interrupted()?;
+                rows += 1;
+                self.came(rows)?;
                 match row {
                     Ok(Some(record)) if record.key.starts_with(source.key()) => {
                         sorter.push(record).map_err(|error| unsorted(self.target, &error))?;
                     }
                     Ok(_) => {}
                     Err(error) if error.is_skippable() => {
-                        self.report
-                            .add(&file.key, &error.to_string(), self.console)
-                            .map_err(Failure::from)?;
+                        self.left_out(&file.key, &error.to_string())?;
                     }
                     Err(InventoryError::Read { line, source }) => {
                         return Err(match source.downcast::<Error>() {
@@ -187,7 +190,7 @@ impl Gathering<'_> {
     ///
     /// # Errors
     /// The list cannot be read, or the origin cannot be asked.
-    fn of_names(self, names: &Path) -> Result<Records, Failure> {
+    fn of_names(mut self, names: &Path) -> Result<Records, Failure> {
         let source = self.source;
         let input: Box<dyn BufRead + Send> = match names == Path::new("-") {
             true => Box::new(BufReader::new(io::stdin())),
@@ -210,14 +213,12 @@ impl Gathering<'_> {
         });
         let mut sorter = self.sorter();
         let asked: AskedFor = asked_for(self.client, source, keys.flatten())?;
-        for answer in asked {
-            self.interrupted()?;
+        for (answer, keys) in asked.zip(1..) {
+            self.came(keys)?;
             match answer {
                 Ok(record) => sorter.push(record).map_err(|error| unsorted(self.target, &error))?,
                 Err((key, error)) if error.kind() == ErrorKind::NotFound => {
-                    self.report
-                        .add(&key, "the origin has no such object", self.console)
-                        .map_err(Failure::from)?;
+                    self.left_out(&key, "the origin has no such object")?;
                 }
                 // What could not be asked is unknown, not absent.
                 Err((_, error)) => return Err(error.into()),
@@ -228,7 +229,7 @@ impl Gathering<'_> {
             if !error.is_skippable() {
                 return Err(Failure::usage(format!("read: {name}: {error}")));
             }
-            self.report.add(&name, &error.to_string(), self.console).map_err(Failure::from)?;
+            self.left_out(&name, &error.to_string())?;
         }
         let mut last = String::new();
         let is_new = move |record: &Result<Record, Error>| match record {
@@ -243,7 +244,16 @@ impl Gathering<'_> {
         Ok(Box::new(sorted(sorter, self.target)?.filter(is_new)))
     }
 
-    fn interrupted(&self) -> Result<(), Failure> {
+    fn left_out(&mut self, key: &str, why: &str) -> Result<(), Failure> {
+        let Gathering { bar, report, console, .. } = self;
+        Ok(bar.above(|| report.add(key, why, console))?)
+    }
+
+    /// Shows how many keys there were; a signal ends it.
+    fn came(&self, keys: u64) -> Result<(), Failure> {
+        if keys.is_multiple_of(SHOWN_EVERY) {
+            self.bar.show_keys(keys);
+        }
         match self.console.interrupt.raised() {
             true => Err(Failure::interrupted(format!("{}: interrupted: no index was written", self.doing))),
             false => Ok(()),
