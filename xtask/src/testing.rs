@@ -252,14 +252,29 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     }
     command.stdin(Stdio::null()).stdout(output.try_clone().map_err(said)?).stderr(output);
     let status = command.status().map_err(said);
-    // Leftovers there are the concern of other checks.
+    let mounts = end_mounts_below(&own);
     let _ = fs::remove_dir_all(&own);
     let status = status?;
     match status.code() {
-        Some(0) => Ok(()),
+        Some(0) if mounts.is_empty() => Ok(()),
+        Some(0) => Err(format!("mounts are left: {}", mounts.join(", "))),
         Some(124 | 137) => Err(format!("it hangs: ended after {} minutes", longest.as_secs() / 60)),
         _ => Err(status.to_string()),
     }
+}
+
+/// Takes mounts out of sight, so that nothing is removed in them, and nobody waits for one; returns where
+/// they were.
+fn end_mounts_below(folder: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+    let below: Vec<String> =
+        points.filter(|point| Path::new(point).starts_with(folder)).map(str::to_owned).collect();
+    for point in below.iter().rev() {
+        // What is left then is seen by whoever looks.
+        let _ = Command::new("umount").args(["-l", point]).status();
+    }
+    below
 }
 
 impl Ran {

@@ -1,5 +1,6 @@
 //! The progress bar: drawn from a poll ten times a second, and only where a terminal shows it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -35,6 +36,42 @@ pub struct LinesProgress {
 
 /// A bar on standard error; without a terminal it is nothing at all.
 pub struct Bar(Option<Drawn>);
+
+/// A counter of keys on standard error, drawn now and then.
+pub struct KeysBar {
+    bar: Bar,
+    drawn: Cell<Instant>,
+}
+
+impl KeysBar {
+    /// Of a listing, which has no known length.
+    pub fn new(console: &Console) -> KeysBar {
+        let bar = Bar::new(console, Carries::Lines, "");
+        if let Some(Drawn { bar, .. }) = &bar.0 {
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is a constant"));
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        }
+        KeysBar { bar, drawn: Cell::new(Instant::now()) }
+    }
+
+    /// Draws how many keys there were, and how fast they come.
+    pub fn show(&self, keys: u64) {
+        let Some(Drawn { bar, speed }) = &self.bar.0 else { return };
+        if self.drawn.get().elapsed() < POLL {
+            return;
+        }
+        self.drawn.set(Instant::now());
+        lock(speed).on_look(Instant::now(), keys);
+        let rate = lock(speed).bytes_per_s() as u64;
+        bar.set_message(format!("{} keys, {} keys/s", grouped(keys), grouped(rate)));
+        bar.tick();
+    }
+
+    /// Says something on standard error, above it.
+    pub fn above<R>(&self, say: impl FnOnce() -> R) -> R {
+        self.bar.above(say)
+    }
+}
 
 struct Drawn {
     bar: ProgressBar,
@@ -80,25 +117,6 @@ impl Bar {
         let rate = format_size(lock(speed).bytes_per_s() as u64);
         bar.set_prefix(format!("{} {rate}/s", format_size(moved_bytes)));
         bar.set_position(read_bytes);
-    }
-
-    /// A counter for the keys of a listing, which has no known length.
-    pub fn of_keys(console: &Console) -> Bar {
-        let bar = Bar::new(console, Carries::Lines, "");
-        if let Some(Drawn { bar, .. }) = &bar.0 {
-            bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is a constant"));
-            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-        }
-        bar
-    }
-
-    /// Draws how many keys there were, and how fast they come.
-    pub fn show_keys(&self, keys: u64) {
-        let Some(Drawn { bar, speed }) = &self.0 else { return };
-        lock(speed).on_look(Instant::now(), keys);
-        let rate = lock(speed).bytes_per_s() as u64;
-        bar.set_message(format!("{} keys, {} keys/s", grouped(keys), grouped(rate)));
-        bar.tick();
     }
 
     /// Whether there is a bar at all.

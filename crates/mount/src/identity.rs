@@ -39,9 +39,16 @@ pub(crate) struct ShownDevice {
 }
 
 impl ShownDevice {
-    /// Of a mount that another process makes.
-    pub fn of_another() -> ShownDevice {
-        ShownDevice { is_of_another: true, ..ShownDevice::default() }
+    /// Of a mount that another process makes, if it has said which.
+    pub fn of_another(device: Option<tuning::DeviceNumber>) -> ShownDevice {
+        let shown = ShownDevice { is_of_another: true, ..ShownDevice::default() };
+        shown.set(device);
+        shown
+    }
+
+    /// It, without a look.
+    pub fn known(&self) -> Option<tuning::DeviceNumber> {
+        self.device.get().copied()
     }
 
     pub fn set(&self, device: Option<tuning::DeviceNumber>) {
@@ -52,7 +59,7 @@ impl ShownDevice {
 
     /// It, if it is mounted; that of another process is looked for at the mount point the first time.
     pub fn at(&self, point: &Path) -> Option<tuning::DeviceNumber> {
-        self.device.get().copied().or_else(|| {
+        self.known().or_else(|| {
             let mounted = self.is_of_another.then(|| table::at(point))?;
             let device = mounted.filter(MountEntry::is_image)?.device;
             Some(*self.device.get_or_init(|| device))

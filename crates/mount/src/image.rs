@@ -3,7 +3,8 @@
 //!
 //! Needs root, and Linux 6.12.7 (Documentation/filesystems/erofs.rst, fs/erofs/super.c).
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
 
 use flatout_engine::{Error, ErrorKind};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -15,6 +16,7 @@ use rustix::mount::{
 
 use crate::identity::{ShownDevice, local};
 use crate::options::{ImageOptions, Options, kernel_options};
+use crate::own_table::keep_alone;
 use crate::table::{self, IMAGE_NAME, IMAGE_TYPE};
 use crate::tuning::DeviceNumber;
 
@@ -66,7 +68,7 @@ impl DetachedRoot {
                 Err(errno) => return Err(errno),
             }
         }
-        fsconfig_create(&context)?;
+        create(&context)?;
         let more = if noexec { MountAttrFlags::MOUNT_ATTR_NOEXEC } else { MountAttrFlags::empty() };
         fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, shared_flags() | more)
     }
@@ -93,6 +95,19 @@ impl DetachedRoot {
         place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(refused)?;
         rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
     }
+}
+
+/// The kernel reads the image's beginning meanwhile, which this very process may serve: see [`keep_alone`].
+fn create(context: &OwnedFd) -> Result<(), Errno> {
+    let create = || {
+        keep_alone(context.as_fd());
+        fsconfig_create(context)
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("flatout-image".to_owned()).spawn_scoped(scope, create);
+        let created = thread.map_err(|_| Errno::AGAIN)?.join();
+        created.unwrap_or(Err(Errno::IO))
+    })
 }
 
 /// What is to be replaced cannot be reached.

@@ -20,6 +20,7 @@ mod init;
 mod interrupts;
 mod nowhere;
 mod options;
+mod own_table;
 mod point;
 mod processes;
 mod reply;

@@ -1,8 +1,10 @@
 //! The sessions of a mount: one, or more where an index was replaced and files of the old one are still open.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Error, ErrorKind, plain};
@@ -18,6 +20,9 @@ use crate::session::{
     NAMED_MOST, Shutdown, StandingMount, begin_kept, error_logger, lasting_mount_with, options,
 };
 use crate::stats::{self, MountStats, ProcessStats};
+
+/// How often it is asked whether this process stays, after all.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What is served at a mount point.
 pub(crate) struct Sessions {
@@ -39,8 +44,17 @@ struct Renewing {
     is_leaving: bool,
 }
 
-/// Has another process keep this mount, too, before users see it.
-pub type KeepMount = dyn Fn(&LastingMount) + Send + Sync;
+/// Has another process keep a new mount, too.
+pub trait KeepMount: Send + Sync {
+    /// Before users see it.
+    ///
+    /// # Errors
+    /// It cannot be kept: the mount before stays.
+    fn keep(&self, mount: &LastingMount) -> io::Result<()>;
+
+    /// Users see the one that was kept last.
+    fn shown(&self);
+}
 
 /// The session that users see.
 #[derive(Clone)]
@@ -101,6 +115,18 @@ impl Sessions {
         self.all().pop_front()
     }
 
+    /// Waits while another process is about to go on: if it does, this one ends.
+    fn until_it_stays(&self) -> MutexGuard<'_, Renewing> {
+        loop {
+            let renewing = self.renewing();
+            if !renewing.is_leaving {
+                return renewing;
+            }
+            drop(renewing);
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
     /// What the session that users see serves.
     pub fn files(&self) -> MountedFiles {
         self.newest().files.clone()
@@ -115,7 +141,8 @@ impl Sessions {
 
     /// Answers what has come since then, and goes on.
     pub fn resume(&self) {
-        self.newest().watch.resume();
+        let watch = self.newest().watch.clone();
+        watch.resume();
         self.renewing().is_leaving = false;
     }
 
@@ -133,13 +160,9 @@ impl Sessions {
     ///
     /// # Errors
     /// What is there cannot be shown: the old index stays.
-    fn renew(&self, index: &IndexRoot, keep: Option<&KeepMount>) -> Result<bool, Error> {
+    fn renew(&self, index: &IndexRoot, keep: Option<&dyn KeepMount>) -> Result<bool, Error> {
         let about = |error: Error| error.during("mount", self.plan.mount_point.display());
-        let one_at_a_time = self.renewing();
-        if one_at_a_time.is_leaving {
-            return Err(about(Error::new(ErrorKind::Unsupported, "another process is about to serve it"))
-                .with_hint("update it again"));
-        }
+        let _one_at_a_time = self.until_it_stays();
         let Newest { unmounter, files: before, .. } = self.newest().clone();
         let opened = open_index("mount", &index.path)?;
         let shown = before.objects().and_then(|objects| objects.index().id().ok());
@@ -227,19 +250,22 @@ fn serve_kept(
     options: &Options,
     files: MountedFiles,
     observer: Observer,
-    keep: &KeepMount,
+    keep: &dyn KeepMount,
 ) -> Result<(Session, MountedFiles), Error> {
     let mut mount = lasting_mount_with(plan, options)?;
+    let local = |error: io::Error| Error::new(ErrorKind::LocalIo, plain(&error));
     let client = files.client().clone();
-    let files = begin_kept(files, &client, plan, &mount)?;
-    keep(&mount);
-    let served = mount.try_clone().map_err(|error| Error::new(ErrorKind::LocalIo, plain(&error)));
-    let served = served
-        .and_then(|mount| files.serve(options, observer, Some(StandingMount { mount, takes_over: false })))
-        .and_then(|served| mount.show(options).map(|()| served));
+    let begun = begin_kept(files, &client, plan, &mount).and_then(|files| {
+        keep.keep(&mount).map_err(local)?;
+        let standing = StandingMount { mount: mount.try_clone().map_err(local)?, takes_over: false };
+        let served = files.serve(options, observer, Some(standing))?;
+        mount.show(options)?;
+        Ok((served, files))
+    });
     // What nobody serves is mounted nowhere.
-    let served = served.inspect_err(|_| drop(mount.unmount(true)))?;
-    Ok((served, files))
+    let begun = begun.inspect_err(|_| drop(mount.unmount(true)))?;
+    keep.shown();
+    Ok(begun)
 }
 
 /// A way to have a mount show the index that its file has now.
@@ -252,7 +278,7 @@ pub struct Renewal {
 impl Renewal {
     /// Does so, and says in the log what has become of it. A mount that outlives this process is handed to
     /// `keep`.
-    pub fn renew(&self, keep: Option<&KeepMount>) {
+    pub fn renew(&self, keep: Option<&dyn KeepMount>) {
         let Sessions { plan, log, .. } = &*self.sessions;
         log.say(&match self.sessions.renew(&self.index, keep) {
             Ok(true) => format!("{}: the new index is shown", plan.source),

@@ -418,7 +418,7 @@ fn a_build_that_breaks_off_leaves_what_was_there() {
     }
 }
 
-/// In the midst of the keys, and of the upload.
+/// In the midst of the keys.
 #[test]
 fn a_build_that_is_interrupted_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -51,6 +51,9 @@ pub(crate) struct About {
     /// It serves an image.
     #[serde(default)]
     is_image: bool,
+    /// The device of the image where users see it, if the sender knows it.
+    #[serde(default)]
+    shown: Option<DeviceNumber>,
     pub knows_pids: bool,
     pub parameters: SessionParameters,
 }
@@ -103,7 +106,7 @@ impl LastingMount {
         session::raise_read_ahead(&parameters, options, identity.device);
         let MountIdentity { point, device: number, image } = identity.clone();
         let (format, is_image) = (LastingMount::FORMAT, image.is_some());
-        let about = About { format, point, device: number, is_image, knows_pids, parameters };
+        let about = About { format, point, device: number, is_image, shown: None, knows_pids, parameters };
         let (device, table) = (device.into_descriptor(), Arc::new(table));
         Ok(LastingMount { device, about, table, root: None, image, content: None })
     }
@@ -113,6 +116,21 @@ impl LastingMount {
     pub fn with_content(mut self, file: File) -> LastingMount {
         self.content = Some(Arc::new(file));
         self
+    }
+
+    /// Notes that users see its image, on this device.
+    pub fn note_shown(&self, device: Option<(u32, u32)>) {
+        self.image.iter().for_each(|image| image.set(device));
+    }
+
+    /// The device of what users see, if that is known without a look.
+    pub fn known_device(&self) -> Option<(u32, u32)> {
+        self.image.as_ref().map_or(self.about.device, ShownDevice::known)
+    }
+
+    /// Lets go of the file that its content comes from: nobody else is to serve it.
+    pub fn forget_content(&mut self) {
+        self.content = None;
     }
 
     /// The file that its content comes from.
@@ -178,7 +196,8 @@ impl LastingMount {
     /// # Errors
     /// The other side is gone, or the system's.
     pub fn send(&self, socket: &UnixStream) -> io::Result<()> {
-        let about = serde_json::to_vec(&self.about)?;
+        let shown = self.image.as_ref().and_then(ShownDevice::known);
+        let about = serde_json::to_vec(&About { shown, ..self.about.clone() })?;
         let table = self.table.descriptor()?;
         let mut descriptors = vec![self.device.as_fd(), table.as_fd()];
         descriptors.extend(self.content.iter().map(|file| file.as_fd()));
@@ -202,7 +221,7 @@ impl LastingMount {
             return Err(foreign("descriptors are missing"));
         };
         let content = descriptors.next().map(|file| Arc::new(File::from(file)));
-        let image = about.is_image.then(ShownDevice::of_another);
+        let image = about.is_image.then(|| ShownDevice::of_another(about.shown));
         let table = Arc::new(SharedMemory::of(table)?);
         Ok(LastingMount { device, about, table, root: None, image, content })
     }

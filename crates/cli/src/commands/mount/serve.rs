@@ -273,7 +273,7 @@ pub fn renewal_signals() -> Option<Signals> {
 
 /// Shows the index that its file has now at each SIGUSR2, where one is shown. `keep`: the mount is to outlive
 /// this process.
-pub fn renew_on_request(session: &MountSession, signals: Option<Signals>, keep: Option<Box<KeepMount>>) {
+pub fn renew_on_request(session: &MountSession, signals: Option<Signals>, keep: Option<Box<dyn KeepMount>>) {
     let (Some(renewal), Some(mut signals)) = (session.renewal(), signals) else { return };
     let renew = move || signals.forever().for_each(|_| renewal.renew(keep.as_deref()));
     let _ = std::thread::Builder::new().name("renewal".into()).spawn(renew);

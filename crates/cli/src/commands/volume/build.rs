@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::knobs::Knobs;
 use crate::origin;
-use crate::progress::{Bar, POLL};
+use crate::progress::{Bar, KeysBar};
 use crate::temporary_files::TemporaryPath;
 
 /// Enough of an object to tell an index by.
@@ -174,7 +174,7 @@ pub fn build(
     let since = Instant::now();
     let memory_bytes = flatout_ambient::gather(knobs.given())?.settings.memory_bytes;
     let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-    let bar = Bar::of_keys(console);
+    let bar = KeysBar::new(console);
     let gathering = Gathering {
         doing,
         source,
@@ -188,20 +188,17 @@ pub fn build(
     let records = gathering.records(from)?;
     drop(bar);
     let unknown = report.count;
-    let bar = Bar::of_keys(console);
+    let bar = KeysBar::new(console);
     let wanted = Wanted {
         doing,
         prefix: source.key().to_owned(),
         options: Options { source: source.to_string(), ..Options::default() },
     };
-    let (mut drawn, mut named) = (Instant::now(), None);
+    let mut named = None;
     let built = flatout_volume::build_index(target, &wanted, records, |event| {
         match event {
             BuildEvent::Keys(keys) => {
-                if drawn.elapsed() >= POLL {
-                    drawn = Instant::now();
-                    bar.show_keys(keys);
-                }
+                bar.show(keys);
                 if console.interrupt.raised() {
                     return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
                 }

@@ -17,10 +17,8 @@ use crate::args::IndexedFrom;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::origin;
-use crate::progress::Bar;
+use crate::progress::KeysBar;
 
-/// How often the bar is told, in keys.
-const SHOWN_EVERY: u64 = 64;
 /// The longest manifest that is read.
 const MANIFEST_MOST: u64 = 64 << 20;
 
@@ -108,7 +106,7 @@ pub struct Gathering<'a> {
     pub client: &'a Arc<Client>,
     pub console: &'a Console,
     pub report: &'a mut Report,
-    pub bar: &'a Bar,
+    pub bar: &'a KeysBar,
 }
 
 impl Gathering<'_> {
@@ -251,9 +249,7 @@ impl Gathering<'_> {
 
     /// Shows how many keys there were; a signal ends it.
     fn came(&self, keys: u64) -> Result<(), Failure> {
-        if keys.is_multiple_of(SHOWN_EVERY) {
-            self.bar.show_keys(keys);
-        }
+        self.bar.show(keys);
         match self.console.interrupt.raised() {
             true => Err(Failure::interrupted(format!("{}: interrupted: no index was written", self.doing))),
             false => Ok(()),

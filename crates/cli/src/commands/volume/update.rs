@@ -19,6 +19,8 @@ use crate::sys;
 
 /// How long a mount may take to show another index.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A mount that nobody serves for so long has no other process that goes on.
+const GONE_AFTER: Duration = Duration::from_secs(3);
 
 pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
     let place = Place::of("update", &args.index, &args.knobs, console)?;
@@ -87,15 +89,24 @@ fn renew(mount: &RunningMount) -> Result<(), String> {
     let path = Path::new(&mount.stats.source);
     let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
     let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;
-    sys::renew(mount.stats.pid);
-    let since = Instant::now();
-    while since.elapsed() < PATIENCE {
-        let stats = flatout_mounting::stats_of(&mount.socket);
-        match stats.and_then(|stats| stats.index) {
-            Some(index) if index.id == wanted => return Ok(()),
-            Some(_) => thread::sleep(Duration::from_millis(20)),
-            None => return Err("its process is gone".to_owned()),
+    let (mut told, since, mut seen) = (0, Instant::now(), Instant::now());
+    while since.elapsed() < PATIENCE && seen.elapsed() < GONE_AFTER {
+        // Another process may go on with it meanwhile.
+        let now = mounts_of(path).into_iter().find(|now| now.stats.mount_point == mount.stats.mount_point);
+        if let Some(RunningMount { stats, .. }) = now {
+            seen = Instant::now();
+            if stats.index.is_some_and(|index| index.id == wanted) {
+                return Ok(());
+            }
+            if stats.pid != told {
+                told = stats.pid;
+                sys::renew(told);
+            }
         }
+        thread::sleep(Duration::from_millis(20));
+    }
+    if seen.elapsed() >= GONE_AFTER {
+        return Err("its process is gone".to_owned());
     }
     Err("its process does not change to the new one; its log says why".to_owned())
 }

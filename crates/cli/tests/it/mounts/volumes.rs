@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +20,7 @@ use super::services::in_namespace;
 use super::{Place, User, is_alive};
 use crate::mountinfo::mounts_below;
 use crate::objects::{Buckets, bytes};
-use crate::program::{run, signal, wait_until};
+use crate::program::{Ended, run, signal, wait_until};
 
 /// Who shows the files of an index.
 const BY: [&[&str]; 3] = [&[], &["--read-ahead"], &["--fuse"]];
@@ -272,13 +272,17 @@ fn files_of_an_earlier_index_keep_an_upgrade_waiting_and_end_with_their_process(
         open.read_exact(&mut [0; 10]).unwrap();
         fs::write(bucket.root().join("bucket/new"), b"new").unwrap();
         run(&mut place.volume("update", &bucket.url(), &[])).clean();
-        let upgrade = ["mount", "--upgrade", &place.mnt_text()].map(str::to_owned);
-        let upgrade = upgrade.each_ref().map(String::as_str);
-        let mut waits = place.flatout(&upgrade).spawn().unwrap();
-        thread::sleep(Duration::from_millis(300));
-        assert!(waits.try_wait().unwrap().is_none(), "{by:?}: it goes on with what is open");
-        drop(open);
-        assert!(waits.wait().unwrap().success(), "{by:?}: {}", place.log());
+        let mut upgrade = place.flatout(&["mount", "--upgrade", &place.mnt_text()]);
+        let before = place.stats()["pid"].clone();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| run(&mut upgrade));
+            thread::sleep(Duration::from_millis(500));
+            let mut far = [0; 4096];
+            open.read_exact_at(&mut far, 8 << 20).unwrap();
+            assert!(far == content[8 << 20..(8 << 20) + 4096] && place.stats()["pid"] == before);
+            drop(open);
+            waits.join().unwrap().clean();
+        });
         assert_eq!(fs::read(place.at("new")).unwrap(), b"new");
 
         let mut open = File::open(place.at("f")).unwrap();
@@ -318,25 +322,64 @@ fn an_index_that_cannot_be_shown_leaves_what_is_there() {
     }
 }
 
-/// A name that is always there is there at every moment of an update.
+/// A name that is always there is there at every moment of an update, and of an upgrade beside it.
 #[test]
 fn a_mount_point_is_never_bare() {
-    let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
-    place.shows(&bucket.url(), &[]);
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                assert_eq!(fs::read(place.at("f")).expect("it is always there"), b"f");
+    for kept in [&[][..], &["--supervise"]] {
+        let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+        place.shows(&bucket.url(), kept);
+        let is_over = AtomicBool::new(false);
+        let upgrade = || run(&mut place.flatout(&["mount", "--upgrade", &place.mnt_text()]));
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(fs::read(place.at("f")).expect("it is always there"), b"f");
+                }
+            });
+            let upgrades = scope.spawn(|| {
+                let is_over = || kept.is_empty() || is_over.load(Ordering::Relaxed);
+                std::iter::repeat_with(upgrade).take_while(|_| !is_over()).collect::<Vec<_>>()
+            });
+            let updated: Vec<Ended> = (0..10)
+                .map(|round| {
+                    fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
+                    run(&mut place.volume("update", &bucket.url(), &[]))
+                })
+                .collect();
+            is_over.store(true, Ordering::Relaxed);
+            reader.join().unwrap();
+            for ended in updated.into_iter().chain(upgrades.join().unwrap()) {
+                assert_eq!(ended.code, Some(0), "{kept:?} {} {}", ended.stderr, place.log());
             }
         });
-        for round in 0..10 {
-            fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
-            run(&mut place.volume("update", &bucket.url(), &[])).clean();
-        }
-        is_over.store(true, Ordering::Relaxed);
-        reader.join().unwrap();
-    });
+        assert_eq!(fs::read(place.at("9")).unwrap(), b"new");
+        place.unmounted();
+    }
+}
+
+/// Whenever the process that serves dies while it shows another index, the mount goes on with one of both.
+#[test]
+fn a_death_in_the_midst_of_an_update_leaves_an_index() {
+    let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
+    place.shows(&bucket.url(), &["--supervise"]);
+    for round in 0..16 {
+        // Ten lives of less than a second are the end.
+        thread::sleep(Duration::from_millis(1100));
+        fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
+        let killed = place.stats()["pid"].as_u64().unwrap() as u32;
+        let mut update = place.volume("update", &bucket.url(), &[]).stdout(Stdio::null()).spawn().unwrap();
+        let before = fs::metadata(place.index()).unwrap().ino();
+        wait_until("the new index", || fs::metadata(place.index()).is_ok_and(|about| about.ino() != before));
+        thread::sleep(Duration::from_millis(2 * round));
+        signal("KILL", killed);
+        wait_until("another process", || place.pids().iter().any(|pid| *pid != killed));
+        assert_eq!(fs::read(place.at("f")).unwrap(), b"f", "{round} {}", place.log());
+        update.wait().unwrap();
+    }
+    run(&mut place.volume("update", &bucket.url(), &[])).clean();
+    fs::write(bucket.root().join("bucket/last"), b"last").unwrap();
+    run(&mut place.volume("update", &bucket.url(), &[])).clean();
+    assert_eq!(fs::read(place.at("last")).unwrap(), b"last", "{}", place.log());
     place.unmounted();
 }
 
@@ -431,6 +474,8 @@ fn names_cost_nothing_and_a_small_file_one_request() {
         let fault_plan = FaultPlan { log: Some(log.clone()), ..FaultPlan::default() };
         let origin = Origin::start(Options { fault_plan, ..Options::new(store) }).unwrap();
         place.shows(&origin.url(), by);
+        // The origin logs an answer when it has ended.
+        thread::sleep(Duration::from_millis(300));
         let before = asked(&log, "");
         let mut names = Vec::new();
         for folder in fs::read_dir(place.mnt()).unwrap() {
@@ -445,7 +490,11 @@ fn names_cost_nothing_and_a_small_file_one_request() {
         for name in &names {
             assert_eq!(fs::read(name).unwrap().len(), 100_000);
         }
+        thread::sleep(Duration::from_millis(300));
         assert_eq!(asked(&log, ""), before + 300, "{by:?}");
+        if by != ["--fuse"] {
+            assert_eq!(place.stats()["kernel"]["max_background"], 2048);
+        }
         place.unmounted();
     }
 }
@@ -454,13 +503,13 @@ fn names_cost_nothing_and_a_small_file_one_request() {
 #[test]
 fn damage_where_it_is_read_is_an_error() {
     for by in BY {
-        let names: Vec<String> = (0..3000).map(|at| format!("bucket/d{}/f{at}", at % 30)).collect();
+        let names: Vec<String> = (0..3000).map(|at| format!("bucket/d{}/name{at}", at % 30)).collect();
         let objects: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b"x"[..])).collect();
         let (bucket, place) = (Buckets::new(&objects), Place::new());
         run(&mut place.volume("build", &bucket.url(), &[])).clean();
         let mut damaged = fs::read(place.index()).unwrap();
-        // In the names of a folder.
-        let at = damaged.windows(5).rposition(|bytes| bytes == b"f1501").unwrap();
+        // In the names of a folder; an ETag has no such word.
+        let at = damaged.windows(8).rposition(|bytes| bytes == b"name1501").unwrap();
         damaged[at] ^= 1;
         fs::write(place.index(), damaged).unwrap();
         place.mounts(&bucket.url(), by);
@@ -468,7 +517,7 @@ fn damage_where_it_is_read_is_an_error() {
             let entries = fs::read_dir(place.at(&format!("d{at}")));
             entries.and_then(|entries| entries.collect::<Result<Vec<_>, _>>()).is_err()
         });
-        assert!(failed.count() > 0, "{by:?}");
+        assert!(failed.count() > 0, "{by:?} {at} {}", place.log());
         let log = place.log();
         let index = place.index().display().to_string();
         assert!(log.contains(&index) && log.contains("block"), "{by:?} {log}");

@@ -98,6 +98,19 @@ fn who_serves(standing: &ExistingMount, folders: &[PathBuf]) -> Option<RunningMo
     }
 }
 
+/// A supervisor that has just been started listens in a moment.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let since = Instant::now();
+    loop {
+        match UnixStream::connect(socket) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && since.elapsed() < TAKES_OVER_WITHIN => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            connected => return connected,
+        }
+    }
+}
+
 /// Whether there is any supervisor.
 fn is_any_alive(folders: &[PathBuf]) -> bool {
     folders.iter().flat_map(|folder| sockets(folder)).any(|path| UnixStream::connect(path).is_ok())
@@ -165,9 +178,8 @@ pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         Failure { message: failure.message.replacen("umount: ", "mount --upgrade: ", 1), ..failure }
     })?;
     let folders = flatout_ambient::runtime_folders();
-    let running = who_serves(&standing, &folders);
     let place = standing.path().display();
-    let Some(running) = running else {
+    let Some(running) = who_serves(&standing, &folders) else {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         let folders = folders.join(", ");
         return Err(Failure::refused_now(format!(
@@ -184,7 +196,7 @@ pub fn upgrade(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     let refused = |error: io::Error| {
         Failure::local("mount --upgrade", format!("the supervisor, process {supervisor}"), &error)
     };
-    let stream = UnixStream::connect(running.socket.with_file_name(name(supervisor))).map_err(refused)?;
+    let stream = connect(&running.socket.with_file_name(name(supervisor))).map_err(refused)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
     let program = std::env::current_exe().map_err(refused)?;
     let shown = program.display().to_string();

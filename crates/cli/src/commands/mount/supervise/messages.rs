@@ -45,6 +45,8 @@ pub enum ToSupervisor {
     Stays(Failure),
     /// Users are about to see another mount in this one's place. It comes next.
     Replaces,
+    /// They see it now, on this device.
+    Shows(Option<(u32, u32)>),
     /// The mount has ended.
     Ended(Option<Failure>),
 }

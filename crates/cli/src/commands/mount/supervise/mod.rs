@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatout_engine::plain;
 use flatout_mount::LastingMount;
 use flatout_mounting::MountLog;
 use rustix::process::Signal;
@@ -192,15 +193,21 @@ impl Supervisor {
 
     /// Hears what the process says from now on. One that cannot be heard is ended, and another goes on.
     fn watch(&self, daemon: &mut Daemon) {
-        let (pid, sender) = (daemon.pid, self.sender.clone());
+        let (pid, sender, log) = (daemon.pid, self.sender.clone(), self.log.clone());
         let heard = daemon.socket.try_clone().and_then(|socket| {
             let hear = move || {
                 messages::for_each(&socket, |message| {
                     let event = match message {
                         ToSupervisor::Replaces => match LastingMount::receive(&socket) {
                             Ok(mount) => Event::Replaces(pid, mount),
-                            // It has died.
-                            Err(_) => return,
+                            // It may have died. Else it is no longer heard, and another goes on.
+                            Err(error) => {
+                                log.say(&format!(
+                                    "mount: another index could not be kept: {}",
+                                    plain(&error)
+                                ));
+                                return;
+                            }
                         },
                         message => Event::Says(pid, message),
                     };
@@ -243,12 +250,17 @@ impl Supervisor {
                     return failure.map_or(Ok(Exit::Clean), Err);
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
+                Event::Says(pid, ToSupervisor::Shows(device)) if pid == daemon.pid => {
+                    mounts.note_shown(device);
+                    // Those before it end with the process that serves them.
+                    mounts.only_seen();
+                }
                 Event::Gone(pid) if pid == daemon.pid => {
                     self.serving.store(0, Ordering::SeqCst);
                     let how = daemon.kill();
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
                     self.log.say(&format!("mount: the process that served it died ({how}): another goes on"));
-                    mounts.only_newest();
+                    mounts.only_seen();
                     daemon = match self.start_again(mounts.newest(), &mut short_lives)? {
                         Some(next) => next,
                         None => return Ok(Exit::Clean),
@@ -347,6 +359,7 @@ impl Supervisor {
         self.until_handed_over(daemon, mounts, request)?;
         self.serving.store(0, Ordering::SeqCst);
         daemon.kill();
+        mounts.only_seen();
         match next.serve(mounts.newest()) {
             Ok(mut said) => {
                 next.stands(self.in_background, self.log_path.clone());
@@ -394,6 +407,9 @@ impl Supervisor {
                     return Err(Failure::refused_now("mount --upgrade: it was unmounted meanwhile"));
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
+                Event::Says(pid, ToSupervisor::Shows(device)) if pid == daemon.pid => {
+                    mounts.note_shown(device)
+                }
                 // Also where it died: it is to be gone.
                 Event::Gone(pid) if pid == daemon.pid => return Ok(()),
                 Event::Upgrade(other) => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use flatout_engine::Client;
 use flatout_mount::LastingMount;
-use flatout_mounting::{Handover, MountLog, MountSession, NotNow, Shutdown, StandingMount};
+use flatout_mounting::{Handover, KeepMount, MountLog, MountSession, NotNow, Shutdown, StandingMount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::kept::KeptMounts;
@@ -116,8 +116,7 @@ fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, F
         said,
         log_path: Mutex::default(),
     });
-    let keeps = link.clone();
-    serve::renew_on_request(&session, renewals, Some(Box::new(move |mount| keeps.keep(mount))));
+    serve::renew_on_request(&session, renewals, Some(Box::new(Keeper(link.clone()))));
     let listens = link.clone();
     let _ = thread::Builder::new().name("supervisor".into()).spawn(move || listens.listen());
     session.clear_unfinished();
@@ -161,22 +160,6 @@ impl Link {
 
     fn mounts(&self) -> MutexGuard<'_, KeptMounts> {
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has the supervisor keep this mount, too, which users are about to see.
-    fn keep(&self, mount: &LastingMount) {
-        match mount.try_clone() {
-            Ok(kept) => self.mounts().keep(kept),
-            Err(error) => {
-                let why = flatout_engine::plain(&error);
-                self.log.say(&format!("mount: it ends with this process, since nobody keeps it: {why}"));
-                return;
-            }
-        }
-        if let Some(socket) = &*self.socket() {
-            // Where the supervisor is gone, the next one gets it.
-            let _ = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
-        }
     }
 
     fn log_path(&self) -> MutexGuard<'_, Option<PathBuf>> {
@@ -270,16 +253,30 @@ impl Link {
         let _ = messages::send(socket, &ToSupervisor::Stays(why));
     }
 
+    /// Answers nothing more, and shows no other index.
+    ///
+    /// # Errors
+    /// Something would be lost.
+    fn pause(&self) -> Result<(), NotNow> {
+        // The lock is not held meanwhile: an update that begins to be shown needs it.
+        let is_earlier_used = || self.mounts().is_earlier_used();
+        if is_earlier_used() {
+            return Err(NotNow::Earlier);
+        }
+        self.handover.pause(QUIET_WITHIN)?;
+        if is_earlier_used() {
+            self.handover.resume();
+            return Err(NotNow::Earlier);
+        }
+        Ok(())
+    }
+
     /// Ends this process, so that another goes on, unless something would be lost by that, or the supervisor
     /// says so, or is gone.
     fn hand_over(&self, socket: &UnixStream) {
         let since = Instant::now();
         loop {
-            let paused = match self.mounts().is_earlier_used() {
-                true => Err(NotNow::Earlier),
-                false => self.handover.pause(QUIET_WITHIN),
-            };
-            match paused {
+            match self.pause() {
                 Ok(()) if has_news(socket) => {
                     self.handover.resume();
                     return self.stay(socket, Failure::interrupted("mount --upgrade: it goes on as before"));
@@ -297,6 +294,29 @@ impl Link {
                 }
                 Err(_) => thread::sleep(PAUSE),
             }
+        }
+    }
+}
+
+/// Has the supervisor keep another mount, too.
+struct Keeper(Arc<Link>);
+
+impl KeepMount for Keeper {
+    fn keep(&self, mount: &LastingMount) -> std::io::Result<()> {
+        let kept = mount.try_clone()?;
+        self.0.mounts().keep(kept);
+        if let Some(socket) = &*self.0.socket() {
+            // Where the supervisor is gone, the next one gets it.
+            let _ = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
+        }
+        Ok(())
+    }
+
+    fn shown(&self) {
+        let device = self.0.mounts().newest().device();
+        self.0.mounts().note_shown(device);
+        if let Some(socket) = &*self.0.socket() {
+            let _ = messages::send(socket, &ToSupervisor::Shows(device));
         }
     }
 }
