@@ -39,7 +39,7 @@ pub use nowhere::mount_nowhere;
 pub use options::{ImageOptions, Options};
 pub use point::MountPoint;
 pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, UnservedMount, mount};
-pub use table::{IMAGE_NAME, MountEntry, at as mount_at};
+pub use table::{IMAGE_NAME, MountEntry, at as mount_at, stacked_at as mounts_at};
 pub use takeover::{LastingMount, SharedMemory, receive, send};
 pub use timings::{BOUNDS, Observer, OnError, Timed, Timing, Timings};
 pub use unmount::{DaemonState, ExistingMount, daemon_at, unmount};

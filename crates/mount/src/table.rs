@@ -37,9 +37,28 @@ impl MountEntry {
     }
 }
 
-/// The mount that is visible at this path: the last one of several.
+/// The mount that is visible at this path.
 pub fn at(point: &Path) -> Option<MountEntry> {
-    all().into_iter().rfind(|mount| mount.point == point)
+    stacked_at(point).into_iter().next()
+}
+
+/// The mounts at this path: the visible one first, and each lies on the next.
+pub fn stacked_at(point: &Path) -> Vec<MountEntry> {
+    stacked(all().into_iter().filter(|mount| mount.point == point).collect())
+}
+
+/// The order of the rows does not tell: one that was mounted beneath another has a later row.
+fn stacked(mut rows: Vec<MountEntry>) -> Vec<MountEntry> {
+    let carries = |row: &MountEntry, other: &MountEntry| other.parent == row.id && other.id != row.id;
+    let is_top = |row: &MountEntry| !rows.iter().any(|other| carries(row, other));
+    let mut next = rows.iter().rposition(is_top);
+    let mut stack = Vec::new();
+    while let Some(at) = next {
+        let mount = rows.remove(at);
+        next = rows.iter().position(|row| row.id == mount.parent);
+        stack.push(mount);
+    }
+    stack
 }
 
 /// Where a connection of FUSE is mounted.
@@ -171,6 +190,27 @@ mod tests {
         check("ro,lowerdir+=/a:b,lowerdir+=/c,datadir+=/d", &["/a:b", "/c"]);
         check("ro,lowerdir=/a::/data", &["/a", "/data"]);
         check("rw", &[]);
+    }
+
+    #[test]
+    fn the_visible_mount_lies_on_the_others() {
+        let check = |rows: &[(u32, u32)], want: &[u32]| {
+            let row = |(id, parent): &(u32, u32)| {
+                row(format!("{id} {parent} 0:{id} / /m ro - erofs x ro").as_bytes()).expect("a row")
+            };
+            let ids: Vec<u32> = stacked(rows.iter().map(row).collect()).iter().map(|row| row.id).collect();
+            assert_eq!(ids, want, "{rows:?}");
+        };
+        check(&[], &[]);
+        check(&[(42, 27)], &[42]);
+        check(&[(42, 27), (43, 42), (44, 43)], &[44, 43, 42]);
+        // As Linux 6.18 shows it after MOVE_MOUNT_BENEATH.
+        check(&[(42, 43), (43, 27)], &[42, 43]);
+        // A mount over the folder above hides the first.
+        check(&[(42, 27), (50, 44)], &[50]);
+        // The root of a namespace may be its own parent.
+        check(&[(1, 1)], &[1]);
+        check(&[(1, 1), (22, 1)], &[22, 1]);
     }
 
     #[test]
