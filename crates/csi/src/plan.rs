@@ -67,11 +67,3 @@ pub fn of(
 pub fn mount(plan: &MountPlan) -> Result<flatout_mount::LastingMount, Error> {
     flatout_mounting::lasting_mount(plan).map(flatout_mount::LastingMount::for_other_namespaces)
 }
-
-/// Shows the image that the mount serves, once an engine serves it. Of other mounts nothing is left to do.
-///
-/// # Errors
-/// The kernel's refusal.
-pub fn show(mount: &mut flatout_mount::LastingMount, plan: &MountPlan) -> Result<(), Error> {
-    flatout_mounting::show(mount, plan)
-}

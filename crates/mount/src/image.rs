@@ -4,6 +4,7 @@
 //! Needs root, and Linux 6.12.7 (Documentation/filesystems/erofs.rst, fs/erofs/super.c).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::thread;
 
 use flatout_engine::{Error, ErrorKind};
@@ -14,9 +15,9 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use crate::identity::{ShownDevice, local};
+use crate::identity::local;
 use crate::options::{ImageOptions, Options, kernel_options};
-use crate::own_table::keep_alone;
+use crate::own_table::keep_only;
 use crate::table::{self, IMAGE_NAME, IMAGE_TYPE};
 use crate::tuning::DeviceNumber;
 
@@ -50,9 +51,10 @@ impl DetachedRoot {
         device_of(&self.0)
     }
 
-    /// Mounts the image of a connection that is served, nowhere yet.
-    pub fn mount_image(&self, direct: bool, noexec: bool) -> Result<OwnedFd, Error> {
-        self.mount_image_with(direct, noexec).map_err(refused)
+    /// Mounts the image of a connection that is served, as the options say, nowhere yet.
+    pub fn mount_image(&self, options: &Options, image: ImageOptions) -> Result<OwnedFd, Error> {
+        let kernel = kernel_options(&options.options)?;
+        self.mount_image_with(image.direct, kernel.flags.contains(MountFlags::NOEXEC)).map_err(refused)
     }
 
     fn mount_image_with(&self, direct: bool, noexec: bool) -> Result<OwnedFd, Errno> {
@@ -72,35 +74,24 @@ impl DetachedRoot {
         let more = if noexec { MountAttrFlags::MOUNT_ATTR_NOEXEC } else { MountAttrFlags::empty() };
         fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, shared_flags() | more)
     }
-
-    /// Mounts the image where the options say.
-    pub fn show(
-        &self,
-        options: &Options,
-        image: ImageOptions,
-        shown: Option<&ShownDevice>,
-    ) -> Result<(), Error> {
-        let kernel = kernel_options(&options.options)?;
-        let noexec = kernel.flags.contains(MountFlags::NOEXEC);
-        let mounted = self.mount_image(image.direct, noexec)?;
-        shown.inspect(|shown| shown.set(device_of(&mounted)));
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        let point = &options.mount_point;
-        let place = |flags| move_mount(&mounted, "", CWD, point, flags);
-        let Some(old) = image.replaces else { return place(flags).map_err(refused) };
-        if table::at(point).is_none_or(|mount| mount.device != old) {
-            return Err(mounted_over());
-        }
-        // Beneath the old one, so that the mount point is never bare.
-        place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(refused)?;
-        rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
-    }
 }
 
-/// The kernel reads the image's beginning meanwhile, which this very process may serve: see [`keep_alone`].
+/// Mounts an image, which is mounted nowhere yet, where the options say.
+pub(crate) fn place(mounted: &OwnedFd, options: &Options, image: ImageOptions) -> Result<(), Error> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    let point = &options.mount_point;
+    let place = |flags| move_mount(mounted, "", CWD, point, flags);
+    let Some(old) = image.replaces else { return place(flags).map_err(refused) };
+    check_visible(point, old)?;
+    // Beneath the old one, so that the mount point is never bare.
+    place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(refused)?;
+    rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
+}
+
+/// The kernel reads the image's beginning meanwhile, which this very process may serve: see [`keep_only`].
 fn create(context: &OwnedFd) -> Result<(), Errno> {
     let create = || {
-        keep_alone(context.as_fd());
+        keep_only(Some(context.as_fd()))?;
         fsconfig_create(context)
     };
     thread::scope(|scope| {
@@ -110,13 +101,23 @@ fn create(context: &OwnedFd) -> Result<(), Errno> {
     })
 }
 
-/// What is to be replaced cannot be reached.
-pub fn mounted_over() -> Error {
-    Error::new(ErrorKind::Usage, "something else is mounted over it").with_hint("unmount that first")
+/// Checks that users see the mount with this device there, so that it can be replaced.
+///
+/// # Errors
+/// What is there.
+pub fn check_visible(point: &Path, device: (u32, u32)) -> Result<(), Error> {
+    match table::at(point) {
+        Some(mount) if mount.device == device => Ok(()),
+        Some(_) => {
+            Err(Error::new(ErrorKind::Usage, "something else is mounted over it")
+                .with_hint("unmount that first"))
+        }
+        None => Err(Error::new(ErrorKind::Usage, "it is not mounted there any more")),
+    }
 }
 
 /// The device number of a mount. No request is sent to the process that serves it.
-fn device_of(mount: &OwnedFd) -> Option<DeviceNumber> {
+pub(crate) fn device_of(mount: &OwnedFd) -> Option<DeviceNumber> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let about = rustix::fs::statx(mount, "", flags, StatxFlags::empty()).ok()?;
     Some((about.stx_dev_major, about.stx_dev_minor))

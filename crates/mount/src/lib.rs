@@ -34,7 +34,7 @@ mod unmount;
 
 pub use counts::SessionStats;
 pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_here};
-pub use image::mounted_over;
+pub use image::check_visible;
 pub use nowhere::mount_nowhere;
 pub use options::{ImageOptions, Options};
 pub use point::MountPoint;

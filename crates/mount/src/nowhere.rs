@@ -18,10 +18,12 @@ use crate::timings::Observer;
 /// # Errors
 /// The system's refusal; `Unsupported` where the kernel cannot.
 pub fn mount_nowhere<F: Files>(files: Arc<F>) -> Result<(Session, OwnedFd), Error> {
-    let options = Options { threads: 2, image: Some(ImageOptions::default()), ..Options::new("probe", "") };
+    let image = ImageOptions { direct: true, replaces: None };
+    let (threads, flags) = (2, vec!["noexec".to_owned()]);
+    let options = Options { threads, options: flags, image: Some(image), ..Options::new("probe", "") };
     let attached = attach_image(&options, Path::new(""))?;
-    let (unserved, root) = UnservedMount::of_image(attached, options);
+    let (unserved, root) = UnservedMount::of_image(attached, options.clone());
     let session = unserved.serve(files, Observer::default())?;
-    let image = root.mount_image(true, true)?;
-    Ok((session, image))
+    let mounted = root.mount_image(&options, image)?;
+    Ok((session, mounted))
 }

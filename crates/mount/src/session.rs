@@ -18,7 +18,7 @@ use crate::device::{ConnectionEnd, Device, DeviceRead};
 use crate::dispatch::Dispatcher;
 use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
-use crate::image::DetachedRoot;
+use crate::image::{self, DetachedRoot};
 use crate::init::{Negotiated, SessionLimits, SessionParameters, negotiate};
 use crate::interrupts::Interrupts;
 use crate::options::Options;
@@ -177,7 +177,9 @@ impl UnservedMount {
         });
         let served = served.and_then(|session| {
             if let (Some(root), Some(image)) = (attached.root, self.options.image) {
-                root.show(&self.options, image, unmounter.identity.image.as_ref())?;
+                let mounted = root.mount_image(&self.options, image)?;
+                unmounter.identity.image.iter().for_each(|shown| shown.set(image::device_of(&mounted)));
+                image::place(&mounted, &self.options, image)?;
             }
             Ok(session)
         });

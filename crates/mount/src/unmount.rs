@@ -11,6 +11,7 @@ use rustix::mount::UnmountFlags;
 use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
 use crate::options::TYPE;
+use crate::own_table::keep_only;
 use crate::point::quoted;
 use crate::tuning::DeviceNumber;
 use crate::{fusermount, table};
@@ -185,6 +186,8 @@ pub fn daemon_at(point: &Path) -> DaemonState {
     let (sender, receiver) = mpsc::channel();
     let point = point.to_owned();
     let look = move || {
+        // Without it, this thread looks as well.
+        let _ = keep_only(None);
         let dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
         // Too late: there is no receiver any more.
         let _ = sender.send(rustix::fs::statfs(&point).is_err_and(dead));

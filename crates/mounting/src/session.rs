@@ -4,7 +4,9 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
@@ -32,6 +34,9 @@ pub(crate) const NAMED_MOST: usize = 5;
 
 /// Requests for the data of an image that may be pending: two for each of 1,024 readers.
 const OF_AN_IMAGE: u16 = 2048;
+
+/// How often it is asked whether a process still serves.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How far the kernel reads ahead by default.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -140,12 +145,36 @@ pub(crate) fn lasting_mount_with(
     })
 }
 
-/// Mounts the image that a lasting mount serves, once it is served. Of other mounts nothing is left to do.
+/// Has users see the image of a lasting mount that another process serves by now. Other mounts are seen
+/// already. `is_served`: that process may still answer the kernel. Where it cannot, the connection is
+/// aborted, since it would not end by itself: this process holds it, too.
 ///
 /// # Errors
-/// The kernel's refusal.
-pub fn show(mount: &mut LastingMount, plan: &MountPlan) -> Result<(), Error> {
-    mount.show(&options(plan))
+/// The kernel's refusal, or nobody serves it any more.
+pub fn show(mount: &mut LastingMount, plan: &MountPlan, is_served: impl Fn() -> bool) -> Result<(), Error> {
+    if !mount.is_image() {
+        return Ok(());
+    }
+    let about = |error: Error| error.during("mount", plan.mount_point.display());
+    let local = |error: std::io::Error| about(Error::new(ErrorKind::LocalIo, plain(&error)));
+    let watched = mount.try_clone().map_err(local)?;
+    thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel::<()>();
+        let show = move || {
+            let _done = done;
+            mount.show(&options(plan))
+        };
+        let shows = thread::Builder::new().name("show".into()).spawn_scoped(scope, show).map_err(local)?;
+        while is_done.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
+            if !is_served() {
+                watched.abort();
+                let _ = shows.join();
+                let cause = "the process that serves it does not answer the kernel";
+                return Err(about(Error::new(ErrorKind::LocalIo, cause)));
+            }
+        }
+        shows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// The caller has not asked for a listing: it is the mount that failed.

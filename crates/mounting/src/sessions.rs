@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flatout_engine::{Error, ErrorKind, plain};
 use flatout_mount::{
-    Granted, LastingMount, Observer, Options, Session, SessionWatch, Timings, Unmounter, mounted_over,
+    Granted, LastingMount, Observer, Options, Session, SessionWatch, Timings, Unmounter, check_visible,
 };
 use flatout_volume::{Objects, open_index};
 
@@ -115,7 +115,7 @@ impl Sessions {
         self.all().pop_front()
     }
 
-    /// Waits while another process is about to go on: if it does, this one ends.
+    /// Waits while another process is about to go on. Where that does, this one ends.
     fn until_it_stays(&self) -> MutexGuard<'_, Renewing> {
         loop {
             let renewing = self.renewing();
@@ -172,6 +172,9 @@ impl Sessions {
         let name = index.path.display().to_string();
         let objects = Objects::new(opened, name, before.client().clone())?;
         let files = MountedFiles::of_index(objects, index.is_image);
+        let unknown = || Error::new(ErrorKind::Unsupported, "another process has mounted it");
+        let device = unmounter.device().ok_or_else(|| about(unknown()))?;
+        check_visible(&self.plan.mount_point, device).map_err(about)?;
         if !index.is_image {
             // FUSE has no way to change both at once.
             unmounter.unmount(true)?;
@@ -180,7 +183,7 @@ impl Sessions {
             Observer { on_error: Some(Arc::new(error_logger(&self.log))), timings: self.timings.clone() };
         let mut options = options(&self.plan);
         if let Some(image) = &mut options.image {
-            image.replaces = Some(unmounter.device().ok_or_else(|| about(mounted_over()))?);
+            image.replaces = Some(device);
         }
         let begun = match keep {
             None => files.serve(&options, observer, None).map(|served| (served, files)),
@@ -256,13 +259,15 @@ fn serve_kept(
     let local = |error: io::Error| Error::new(ErrorKind::LocalIo, plain(&error));
     let client = files.client().clone();
     let begun = begin_kept(files, &client, plan, &mount).and_then(|files| {
-        keep.keep(&mount).map_err(local)?;
         let standing = StandingMount { mount: mount.try_clone().map_err(local)?, takes_over: false };
         let served = files.serve(options, observer, Some(standing))?;
+        // Before another process has the connection: if this one dies meanwhile, the connection ends, and
+        // with it the kernel's wait for the image.
+        mount.mount_image(options)?;
+        keep.keep(&mount).map_err(local)?;
         mount.show(options)?;
         Ok((served, files))
     });
-    // What nobody serves is mounted nowhere.
     let begun = begun.inspect_err(|_| drop(mount.unmount(true)))?;
     keep.shown();
     Ok(begun)

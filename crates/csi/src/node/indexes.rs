@@ -1,19 +1,16 @@
 //! Volumes with an index: shown as an image where this node's kernel can, and gone with their last pod.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_mount::LastingMount;
 use flatout_mounting::MountPlan;
 use tonic::Code;
 
-use super::plugin::{Plugin, Volume, something_else};
+use super::plugin::{Plugin, Volume};
 use super::records::{Record, Target};
 use super::targets;
 use crate::link::{Answer, Assignment, Contents, Failure, Question, ToEngine};
-use crate::plan;
 
 /// How long the kernel may take to read the first block of an image.
 const SHOWS_WITHIN: Duration = Duration::from_secs(20);
@@ -111,30 +108,18 @@ impl Plugin {
     }
 }
 
-/// Has the kernel mount the image, which asks whoever serves it by now. An engine that dies meanwhile would
-/// keep it waiting.
+/// Has users see the image, if it is one, which an engine serves by now.
 ///
 /// # Errors
 /// The kernel's refusal, or no answer in time.
-pub fn show(mut mount: LastingMount, plan: MountPlan) -> Result<LastingMount, Failure> {
-    if !mount.is_image() {
-        return Ok(mount);
-    }
-    let failed = |error| Failure::internal("the image", &error);
-    let watched = mount.try_clone().map_err(failed)?;
-    let (sender, shown) = mpsc::channel();
-    let work = move || {
-        let shown = plan::show(&mut mount, &plan).map(|()| mount);
-        // Nobody waits any more where it took too long.
-        let _ = sender.send(shown);
-    };
-    thread::Builder::new().name("show".into()).spawn(work).map_err(failed)?;
-    match shown.recv_timeout(SHOWS_WITHIN) {
-        Ok(shown) => shown.map_err(Failure::from),
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            watched.abort();
+pub fn show(mut mount: LastingMount, plan: &MountPlan) -> Result<LastingMount, Failure> {
+    let since = Instant::now();
+    let in_time = || since.elapsed() < SHOWS_WITHIN;
+    match flatout_mounting::show(&mut mount, plan, in_time) {
+        Ok(()) => Ok(mount),
+        Err(_) if !in_time() => {
             Err(Failure::new(Code::Unavailable, "its engine does not answer the kernel: it is tried again"))
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(something_else()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -470,7 +470,7 @@ impl Plugin {
         let plan = plan::of(assignment, settings, &point, None, self.index_of(assignment))?;
         let mount = plan::mount(&plan)?;
         match engine.ask(Question::Serve { number: assignment.number }, Some(&mount), SERVES_WITHIN)? {
-            Answer::Serves => show(mount, plan),
+            Answer::Serves => show(mount, &plan),
             _ => Err(something_else()),
         }
     }

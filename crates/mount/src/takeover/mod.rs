@@ -21,7 +21,7 @@ pub use table::SharedMemory;
 use crate::attach::attach;
 use crate::device::Device;
 use crate::identity::{MountIdentity, ShownDevice, local};
-use crate::image::DetachedRoot;
+use crate::image::{self, DetachedRoot};
 use crate::init::SessionParameters;
 use crate::options::Options;
 use crate::session::{self, Session, TakeOver};
@@ -36,6 +36,8 @@ pub struct LastingMount {
     table: Arc<SharedMemory>,
     /// Of one that serves an image, until that is mounted.
     root: Option<DetachedRoot>,
+    /// Its image, until that is shown.
+    mounted: Option<OwnedFd>,
     image: Option<ShownDevice>,
     /// The file that everything the kernel knows comes from, for whoever serves it.
     content: Option<Arc<File>>,
@@ -108,7 +110,7 @@ impl LastingMount {
         let (format, is_image) = (LastingMount::FORMAT, image.is_some());
         let about = About { format, point, device: number, is_image, shown: None, knows_pids, parameters };
         let (device, table) = (device.into_descriptor(), Arc::new(table));
-        Ok(LastingMount { device, about, table, root: None, image, content: None })
+        Ok(LastingMount { device, about, table, root: None, mounted: None, image, content: None })
     }
 
     /// Its content comes from this file: whoever serves it gets it, too, whatever its name has by then.
@@ -118,17 +120,12 @@ impl LastingMount {
         self
     }
 
-    /// Notes that users see its image, on this device.
-    pub fn note_shown(&self, device: Option<(u32, u32)>) {
-        self.image.iter().for_each(|image| image.set(device));
-    }
-
-    /// The device of what users see, if that is known without a look.
+    /// Major and minor of its files, if they are known without a look.
     pub fn known_device(&self) -> Option<(u32, u32)> {
         self.image.as_ref().map_or(self.about.device, ShownDevice::known)
     }
 
-    /// Lets go of the file that its content comes from: nobody else is to serve it.
+    /// Closes the file that its content comes from: no other process serves it any more.
     pub fn forget_content(&mut self) {
         self.content = None;
     }
@@ -138,14 +135,29 @@ impl LastingMount {
         self.content.as_ref()
     }
 
-    /// Mounts the image that it serves, if any. A process must serve the connection by now.
+    /// Mounts the image that it serves, if any, nowhere yet: its device is known from then on. A process must
+    /// serve the connection by now, since the kernel reads the image's beginning.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn mount_image(&mut self, options: &Options) -> Result<(), Error> {
+        if let (Some(root), Some(image)) = (self.root.take(), options.image) {
+            let mounted = root.mount_image(options, image);
+            let mounted = mounted.map_err(|error| error.during("mount", options.mount_point.display()))?;
+            self.image.iter().for_each(|shown| shown.set(image::device_of(&mounted)));
+            self.mounted = Some(mounted);
+        }
+        Ok(())
+    }
+
+    /// Has users see the image that it serves, if any.
     ///
     /// # Errors
     /// The system's refusal.
     pub fn show(&mut self, options: &Options) -> Result<(), Error> {
-        match (self.root.take(), options.image) {
-            (Some(root), Some(image)) => root
-                .show(options, image, self.image.as_ref())
+        self.mount_image(options)?;
+        match (self.mounted.take(), options.image) {
+            (Some(mounted), Some(image)) => image::place(&mounted, options, image)
                 .map_err(|error| error.during("mount", options.mount_point.display())),
             _ => Ok(()),
         }
@@ -188,7 +200,15 @@ impl LastingMount {
     pub fn try_clone(&self) -> io::Result<LastingMount> {
         let device = self.device.try_clone()?;
         let (about, table, image) = (self.about.clone(), self.table.clone(), self.image.clone());
-        Ok(LastingMount { device, about, table, root: None, image, content: self.content.clone() })
+        Ok(LastingMount {
+            device,
+            about,
+            table,
+            root: None,
+            mounted: None,
+            image,
+            content: self.content.clone(),
+        })
     }
 
     /// Hands it to another process as well.
@@ -223,7 +243,7 @@ impl LastingMount {
         let content = descriptors.next().map(|file| Arc::new(File::from(file)));
         let image = about.is_image.then(|| ShownDevice::of_another(about.shown));
         let table = Arc::new(SharedMemory::of(table)?);
-        Ok(LastingMount { device, about, table, root: None, image, content })
+        Ok(LastingMount { device, about, table, root: None, mounted: None, image, content })
     }
 
     /// Serves these files. `takes_over`: another process has served it, and these files go on with its table;

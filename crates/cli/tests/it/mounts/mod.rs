@@ -3,6 +3,7 @@
 
 mod appends;
 mod attributes;
+mod deaths;
 mod doors;
 mod ends;
 mod faults;

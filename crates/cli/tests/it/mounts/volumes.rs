@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,11 +26,11 @@ use crate::program::{Ended, run, signal, wait_until};
 const BY: [&[&str]; 3] = [&[], &["--read-ahead"], &["--fuse"]];
 
 impl Place {
-    fn index(&self) -> PathBuf {
+    pub(super) fn index(&self) -> PathBuf {
         self.path().join("train.flat")
     }
 
-    fn volume(&self, verb: &str, origin: &str, more: &[&str]) -> Command {
+    pub(super) fn volume(&self, verb: &str, origin: &str, more: &[&str]) -> Command {
         let index = self.index().display().to_string();
         let line = match verb {
             "build" => vec!["volume", "build", "s3://bucket", &index],
@@ -44,13 +44,13 @@ impl Place {
 
     /// Of all of the bucket.
     #[track_caller]
-    fn shows(&self, origin: &str, more: &[&str]) {
+    pub(super) fn shows(&self, origin: &str, more: &[&str]) {
         run(&mut self.volume("build", origin, &[])).clean();
         self.mounts(origin, more);
     }
 
     #[track_caller]
-    fn mounts(&self, origin: &str, more: &[&str]) {
+    pub(super) fn mounts(&self, origin: &str, more: &[&str]) {
         let mnt = self.mnt_text();
         run(&mut self.volume("mount", origin, &[&[&mnt[..]], more].concat())).clean();
         assert!(self.is_mounted());
@@ -242,7 +242,7 @@ fn a_process_that_takes_over_reads_the_index_that_was_mounted() {
         kill_server(&place);
         assert!(fs::read(place.at("c")).unwrap() == bytes(70_000), "{by:?} {}", place.log());
         assert!(!place.at("a").exists());
-        // Nobody was told of that one. Of this one the mount is, and so is whoever keeps it.
+        // No mount was told of that index. Of the next ones the mount is told, and its supervisor by it.
         for name in ["d", "e"] {
             fs::write(bucket.root().join("bucket").join(name), name).unwrap();
             run(&mut place.volume("update", &bucket.url(), &[])).clean();
@@ -260,7 +260,7 @@ fn a_process_that_takes_over_reads_the_index_that_was_mounted() {
     }
 }
 
-/// Of an index that was shown before, nobody goes on with what is open: it is an error, and no wait.
+/// No other process goes on with files of an earlier index: reading them is an error, and no wait.
 #[test]
 fn files_of_an_earlier_index_keep_an_upgrade_waiting_and_end_with_their_process() {
     for by in BY {
@@ -357,32 +357,6 @@ fn a_mount_point_is_never_bare() {
     }
 }
 
-/// Whenever the process that serves dies while it shows another index, the mount goes on with one of both.
-#[test]
-fn a_death_in_the_midst_of_an_update_leaves_an_index() {
-    let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
-    place.shows(&bucket.url(), &["--supervise"]);
-    for round in 0..16 {
-        // Ten lives of less than a second are the end.
-        thread::sleep(Duration::from_millis(1100));
-        fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
-        let killed = place.stats()["pid"].as_u64().unwrap() as u32;
-        let mut update = place.volume("update", &bucket.url(), &[]).stdout(Stdio::null()).spawn().unwrap();
-        let before = fs::metadata(place.index()).unwrap().ino();
-        wait_until("the new index", || fs::metadata(place.index()).is_ok_and(|about| about.ino() != before));
-        thread::sleep(Duration::from_millis(2 * round));
-        signal("KILL", killed);
-        wait_until("another process", || place.pids().iter().any(|pid| *pid != killed));
-        assert_eq!(fs::read(place.at("f")).unwrap(), b"f", "{round} {}", place.log());
-        update.wait().unwrap();
-    }
-    run(&mut place.volume("update", &bucket.url(), &[])).clean();
-    fs::write(bucket.root().join("bucket/last"), b"last").unwrap();
-    run(&mut place.volume("update", &bucket.url(), &[])).clean();
-    assert_eq!(fs::read(place.at("last")).unwrap(), b"last", "{}", place.log());
-    place.unmounted();
-}
-
 #[test]
 fn an_index_that_is_an_object_is_updated_again_and_again() {
     let bucket = Buckets::new(&[("bucket/train/0", b"0")]);
@@ -432,7 +406,8 @@ fn a_killed_process_leaves_errors_and_a_mount_that_ends() {
             place.within(command.args(["-c", &line, &place.mnt_text()]));
             run(&mut command).clean();
             place.is_clear();
-            // And it can be mounted again.
+            // The index is as it was, and can be mounted again.
+            assert!(place.index().exists());
             place.mounts(&url, by);
             place.unmounted();
         }

@@ -1,10 +1,10 @@
-//! The mounts that one process serves: more than one where an index was replaced.
+//! The mounts that one process serves: more than one where an index was replaced, or is about to be.
 
 use std::path::Path;
 
-use flatout_mount::{LastingMount, mount_at};
+use flatout_mount::{LastingMount, mount_at, mounts_at};
 
-/// The newest, which users see, behind those whose files may still be open.
+/// They, the oldest first. At least one.
 pub struct KeptMounts(Vec<LastingMount>);
 
 impl KeptMounts {
@@ -18,7 +18,11 @@ impl KeptMounts {
         self.0.push(mount);
     }
 
-    /// The newest that stands: a process may have died before it showed the last one.
+    pub fn all(&self) -> &[LastingMount] {
+        &self.0
+    }
+
+    /// The newest that is still connected: one that could not be shown is not.
     pub fn newest(&mut self) -> &LastingMount {
         while self.0.len() > 1 && self.0.last().is_some_and(|mount| !mount.is_connected()) {
             self.0.pop();
@@ -26,25 +30,31 @@ impl KeptMounts {
         self.0.last().expect("there is always one")
     }
 
-    /// Keeps the one that users see: a process may die before it has shown the newest, or before it has said
-    /// so. Nobody serves the others any more: what is open of them fails.
-    pub fn only_seen(&mut self) {
-        let point = self.newest().point().map(Path::to_owned);
-        let seen = point.and_then(|point| mount_at(&point)).map(|mount| mount.device);
-        let known = self.0.iter().rposition(|mount| seen.is_some() && mount.known_device() == seen);
-        let newest = self.0.len() - 1;
-        let kept = self.0.swap_remove(known.unwrap_or(newest));
-        self.0 = vec![kept];
+    /// Once their process is gone: keeps the newest that is in its place, for another process to serve, and
+    /// lets go of the others, whose open files fail from now on. The process may have died before it had
+    /// mounted the newest there, or before it had unmounted the one before from above it.
+    pub fn only_placed(&mut self) {
+        let point = self.newest().point().map(Path::to_owned).unwrap_or_default();
+        let devices: Vec<_> = mounts_at(&point).iter().map(|mount| mount.device).collect();
+        let is_placed = |mount: &LastingMount| mount.known_device().is_some_and(|own| devices.contains(&own));
+        let newest = self.0.iter().rposition(is_placed).unwrap_or(self.0.len() - 1);
+        self.0.truncate(newest + 1);
+        for earlier in self.0.drain(..newest).rev() {
+            let visible = mount_at(&point).map(|mount| mount.device);
+            if visible.is_some() && visible == earlier.known_device() {
+                // Where that is refused, users still see it, and get its errors.
+                let _ = earlier.unmount(true);
+            }
+        }
     }
 
-    /// Notes that users see the newest, on this device: none before it is gone back to.
-    pub fn note_shown(&mut self, device: Option<(u32, u32)>) {
-        self.newest().note_shown(device);
+    /// Users see the newest: no other process serves those before it.
+    pub fn note_shown(&mut self) {
         let earlier = self.0.len() - 1;
         self.0[..earlier].iter_mut().for_each(LastingMount::forget_content);
     }
 
-    /// Whether files of one before the newest are open.
+    /// Whether files of one before the newest are open, or another one is about to be shown.
     pub fn is_earlier_used(&self) -> bool {
         self.0.iter().filter(|mount| mount.is_connected()).count() > 1
     }

@@ -15,8 +15,9 @@ use std::thread;
 use std::time::Duration;
 
 use flatout_mount::LastingMount;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -88,12 +89,13 @@ pub struct Daemon {
     pub is_heard: bool,
     /// None of one that another process has started.
     child: Option<Child>,
-    /// Of one that another process has started.
     process: Option<OwnedFd>,
 }
 
 /// A process that goes on asks the origin for nothing that takes longer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+/// A killed process runs none of its code, even if the kernel does not let go of it.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 impl Launcher {
     /// # Errors
@@ -154,7 +156,8 @@ impl Launcher {
         let (socket, theirs) = UnixStream::pair().map_err(refused)?;
         let child = self.spawn(SERVES, theirs).map_err(refused)?;
         serving.store(child.id(), Ordering::SeqCst);
-        let daemon = Daemon { socket, pid: child.id(), is_heard: false, child: Some(child), process: None };
+        let (pid, process) = (child.id(), process(child.id()));
+        let daemon = Daemon { socket, pid, is_heard: false, child: Some(child), process };
         if takes_over {
             daemon.socket.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(refused)?;
         }
@@ -171,8 +174,13 @@ pub fn behind_command(arguments: &[OsString]) -> usize {
 impl Daemon {
     /// One that another process has started.
     pub fn adopted(socket: UnixStream, pid: u32) -> Daemon {
-        let process = number(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Daemon { socket, pid, is_heard: false, child: None, process }
+        Daemon { socket, pid, is_heard: false, child: None, process: process(pid) }
+    }
+
+    /// `false` once it has closed its socket: it serves nobody then.
+    pub fn is_there(&self) -> bool {
+        let is_closed = poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&Timespec::default()));
+        !is_closed.is_ok_and(|ended| ended > 0)
     }
 
     /// Where it is gone, that is seen elsewhere.
@@ -226,7 +234,7 @@ impl Daemon {
         self.tell(&ToDaemon::Stands { in_background, log });
     }
 
-    /// Ends it where it has not ended, and says how it ended: one that has closed its socket serves nobody.
+    /// Ends it where it has not ended, and says how it ended.
     pub fn kill(&mut self) -> String {
         if let Some(process) = &self.process {
             let _ = pidfd_send_signal(process, Signal::KILL);
@@ -237,11 +245,13 @@ impl Daemon {
         self.wait()
     }
 
-    /// Waits for its end, and says how it was.
+    /// Waits a while for its end, and says how it was.
     pub fn wait(&mut self) -> String {
-        if let Some(process) = &self.process {
-            // It can be read when it is over.
-            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], None);
+        let limit = Timespec { tv_sec: ENDS_WITHIN.as_secs() as i64, tv_nsec: 0 };
+        // It can be read when it is over.
+        let ends = |process| retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
+        if self.process.as_ref().is_some_and(|process| ends(process) == Ok(0)) {
+            return format!("process {} has not ended yet", self.pid);
         }
         match self.child.as_mut().map(Child::wait) {
             Some(Ok(status)) => status.to_string(),
@@ -260,6 +270,12 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
     }
+}
+
+/// That of a process of which no other can have the number by now: it has not been waited for, or its socket
+/// is open.
+fn process(pid: u32) -> Option<OwnedFd> {
+    number(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
 }
 
 fn number(pid: u32) -> Option<Pid> {

@@ -45,13 +45,14 @@ pub enum ToSupervisor {
     Stays(Failure),
     /// Users are about to see another mount in this one's place. It comes next.
     Replaces,
-    /// They see it now, on this device.
-    Shows(Option<(u32, u32)>),
+    /// They see it now.
+    Shows,
     /// The mount has ended.
     Ended(Option<Failure>),
 }
 
-/// What a process that serves tells a new supervisor. The mount comes next.
+/// What a process that serves tells a new supervisor. Its oldest mount comes next, and any other as it does
+/// when it replaces that.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Adoption {
     pub pid: u32,

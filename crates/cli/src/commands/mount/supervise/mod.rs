@@ -8,6 +8,7 @@ mod messages;
 pub mod serving;
 
 use std::fs::File;
+use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -170,7 +171,7 @@ impl Supervisor {
         console: &Console,
     ) -> Result<(), Failure> {
         let mut said = daemon.serve(mount)?;
-        flatout_mounting::show(mount, &command.plan)?;
+        flatout_mounting::show(mount, &command.plan, || daemon.is_there())?;
         said.supervisor_pid = Some(std::process::id());
         let (asked, place) = (command.log.as_deref(), &command.plan.mount_point);
         let log = if self.in_background { self.open_log(asked, place)? } else { None };
@@ -191,7 +192,8 @@ impl Supervisor {
         Ok(file)
     }
 
-    /// Hears what the process says from now on. One that cannot be heard is ended, and another goes on.
+    /// Hears what the process says from now on. One that cannot be heard, or whose mount cannot be kept, is
+    /// ended, and another goes on.
     fn watch(&self, daemon: &mut Daemon) {
         let (pid, sender, log) = (daemon.pid, self.sender.clone(), self.log.clone());
         let heard = daemon.socket.try_clone().and_then(|socket| {
@@ -200,12 +202,11 @@ impl Supervisor {
                     let event = match message {
                         ToSupervisor::Replaces => match LastingMount::receive(&socket) {
                             Ok(mount) => Event::Replaces(pid, mount),
-                            // It may have died. Else it is no longer heard, and another goes on.
                             Err(error) => {
-                                log.say(&format!(
-                                    "mount: another index could not be kept: {}",
-                                    plain(&error)
-                                ));
+                                let why = plain(&error);
+                                log.say(&format!("mount: another index could not be kept: {why}"));
+                                // That is the end of the loop, too.
+                                let _ = socket.shutdown(Shutdown::Both);
                                 return;
                             }
                         },
@@ -250,17 +251,14 @@ impl Supervisor {
                     return failure.map_or(Ok(Exit::Clean), Err);
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
-                Event::Says(pid, ToSupervisor::Shows(device)) if pid == daemon.pid => {
-                    mounts.note_shown(device);
-                    // Those before it end with the process that serves them.
-                    mounts.only_seen();
-                }
+                // The process keeps those before it, and their files end with it.
+                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_placed(),
                 Event::Gone(pid) if pid == daemon.pid => {
                     self.serving.store(0, Ordering::SeqCst);
                     let how = daemon.kill();
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
                     self.log.say(&format!("mount: the process that served it died ({how}): another goes on"));
-                    mounts.only_seen();
+                    mounts.only_placed();
                     daemon = match self.start_again(mounts.newest(), &mut short_lives)? {
                         Some(next) => next,
                         None => return Ok(Exit::Clean),
@@ -359,7 +357,7 @@ impl Supervisor {
         self.until_handed_over(daemon, mounts, request)?;
         self.serving.store(0, Ordering::SeqCst);
         daemon.kill();
-        mounts.only_seen();
+        mounts.only_placed();
         match next.serve(mounts.newest()) {
             Ok(mut said) => {
                 next.stands(self.in_background, self.log_path.clone());
@@ -407,9 +405,7 @@ impl Supervisor {
                     return Err(Failure::refused_now("mount --upgrade: it was unmounted meanwhile"));
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
-                Event::Says(pid, ToSupervisor::Shows(device)) if pid == daemon.pid => {
-                    mounts.note_shown(device)
-                }
+                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_placed(),
                 // Also where it died: it is to be gone.
                 Event::Gone(pid) if pid == daemon.pid => return Ok(()),
                 Event::Upgrade(other) => {

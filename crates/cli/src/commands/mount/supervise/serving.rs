@@ -1,6 +1,7 @@
 //! The process that serves a supervised mount.
 
 use std::fs;
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Child;
@@ -53,7 +54,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 
 fn serve(args: &Mount, console: &Console, socket: &UnixStream) -> Result<Exit, Failure> {
     let gone = || Failure::interrupted("mount: the supervisor is gone");
-    let told = |error: std::io::Error| Failure::local("mount", "the supervisor", &error);
+    let told = |error: io::Error| Failure::local("mount", "the supervisor", &error);
     let Some(ToDaemon::Begin { supervisor, takes_over, log: path }) =
         messages::receive(socket).map_err(told)?
     else {
@@ -211,20 +212,29 @@ impl Link {
     }
 
     /// And waits a little.
-    fn say_unsupervised(&self, error: &std::io::Error) {
+    fn say_unsupervised(&self, error: &io::Error) {
         let why = flatout_engine::plain(error);
         self.log.say_limited("supervisor", "it", &format!("mount: no supervisor can be started: {why}"));
         self.supervisor.store(0, Ordering::Relaxed);
         thread::sleep(10 * PAUSE);
     }
 
-    fn start_supervisor(&self) -> std::io::Result<(UnixStream, Child)> {
+    fn start_supervisor(&self) -> io::Result<(UnixStream, Child)> {
         let (socket, theirs) = UnixStream::pair()?;
         let mut child = self.launcher.spawn(ADOPTS, theirs)?;
         let (log, folder) = (self.log_path().clone(), self.launcher.folder.clone());
         let adoption = Adoption { pid: std::process::id(), log, folder };
-        let told = messages::send(&socket, &adoption).and_then(|()| self.mounts().newest().send(&socket));
-        if let Err(error) = told {
+        let tell = || {
+            messages::send(&socket, &adoption)?;
+            for (at, mount) in self.mounts().all().iter().enumerate() {
+                if at > 0 {
+                    messages::send(&socket, &ToSupervisor::Replaces)?;
+                }
+                mount.send(&socket)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = tell() {
             let _ = child.kill().and_then(|()| child.wait());
             return Err(error);
         }
@@ -232,6 +242,8 @@ impl Link {
     }
 
     fn on_stands(&self, in_background: bool, log: Option<PathBuf>) {
+        // The first image is in its place by now: whoever keeps it is told of its device.
+        let _ = self.mounts().newest().device();
         if !in_background {
             return;
         }
@@ -302,23 +314,30 @@ impl Link {
 struct Keeper(Arc<Link>);
 
 impl KeepMount for Keeper {
-    fn keep(&self, mount: &LastingMount) -> std::io::Result<()> {
+    fn keep(&self, mount: &LastingMount) -> io::Result<()> {
         let kept = mount.try_clone()?;
+        let socket = self.0.socket();
         self.0.mounts().keep(kept);
-        if let Some(socket) = &*self.0.socket() {
-            // Where the supervisor is gone, the next one gets it.
-            let _ = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
+        let Some(socket) = &*socket else { return Ok(()) };
+        let told = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
+        match told {
+            Err(error) if !is_gone(&error) => Err(error),
+            // A supervisor that is gone is followed by one that is told of all.
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn shown(&self) {
-        let device = self.0.mounts().newest().device();
-        self.0.mounts().note_shown(device);
-        if let Some(socket) = &*self.0.socket() {
-            let _ = messages::send(socket, &ToSupervisor::Shows(device));
+        let socket = self.0.socket();
+        self.0.mounts().note_shown();
+        if let Some(socket) = &*socket {
+            let _ = messages::send(socket, &ToSupervisor::Shows);
         }
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Whether the other side has said more, or is gone.
