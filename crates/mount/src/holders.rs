@@ -132,6 +132,13 @@ pub fn is_mounted_here(device: (u32, u32)) -> bool {
     table::of_device(device).is_some()
 }
 
+/// Whether the process `pid` sees a mount with this device: it may have a namespace of its own. Where that is
+/// gone, or this user may not look: whether this process does.
+pub fn is_mounted_for(pid: u32, device: (u32, u32)) -> bool {
+    let mounts = table::of_process(&pid.to_string()).filter(|mounts| !mounts.is_empty());
+    mounts.unwrap_or_else(table::all).iter().any(|mount| mount.device == device)
+}
+
 /// What keeps the connection with this device alive when it is not mounted on `point` any more: other mounts
 /// of it, or else its users. Processes that this user may not look at are missing. Waits at most two seconds.
 pub fn holders(device: (u32, u32), point: &Path) -> Vec<MountHolder> {

@@ -33,7 +33,7 @@ mod tuning;
 mod unmount;
 
 pub use counts::SessionStats;
-pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_here};
+pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_for, is_mounted_here};
 pub use image::check_visible;
 pub use nowhere::mount_nowhere;
 pub use options::{ImageOptions, Options};

@@ -10,6 +10,7 @@ use crate::http;
 use crate::stats::MountStats;
 
 /// A mount that answered.
+#[derive(Clone)]
 pub struct RunningMount {
     pub socket: PathBuf,
     pub stats: MountStats,
@@ -28,19 +29,28 @@ impl RunningMount {
     /// Who holds the mount elsewhere when it is no longer mounted here; `None` if it is mounted here, or that
     /// is unknown.
     pub fn held_elsewhere(&self) -> Option<Vec<MountHolder>> {
-        let point = Path::new(&self.stats.mount_point);
         let device = self.stats.kernel.device()?;
-        // One that was handed over is mounted where others wanted it.
-        let is_handed_over = point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd");
-        if is_handed_over || flatout_mount::is_mounted_here(device) {
+        if self.is_handed_over() || flatout_mount::is_mounted_here(device) {
             return None;
         }
-        let holders = flatout_mount::holders(device, point);
+        let holders = flatout_mount::holders(device, Path::new(&self.stats.mount_point));
         match holders.is_empty() {
             false => Some(holders),
             // It may be about to end.
             true => stats_of(&self.socket).map(|_| vec![MountHolder::unseen()]),
         }
+    }
+
+    /// Whether its process sees it mounted. Where that cannot be known, it does.
+    pub fn is_mounted(&self) -> bool {
+        let is_mounted = |device| flatout_mount::is_mounted_for(self.stats.pid, device);
+        self.is_handed_over() || self.stats.kernel.device().is_none_or(is_mounted)
+    }
+
+    /// One that was handed over is mounted where others wanted it.
+    fn is_handed_over(&self) -> bool {
+        let point = Path::new(&self.stats.mount_point);
+        point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd")
     }
 }
 

@@ -17,10 +17,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::sys;
 
-/// How long a mount may take to show another index.
+/// How long a mount may take to show another index, and how long another process may take to go on with it
+/// where the one before has died.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A mount that nobody serves for so long has no other process that goes on.
-const GONE_AFTER: Duration = Duration::from_secs(3);
+/// By FUSE, an update unmounts the old one before it mounts the new one.
+const UNMOUNTED_AFTER: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
     let place = Place::of("update", &args.index, &args.knobs, console)?;
@@ -50,9 +52,11 @@ pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
         find::note_version(&found.path, uploaded.as_deref());
     }
     event.mounts = Some(0);
-    for mount in mounts_of(&found.path) {
-        match renew(&mount) {
-            Ok(()) => event.mounts = event.mounts.map(|mounts| mounts + 1),
+    let shown = mounts_of(&found.path);
+    for mount in &shown {
+        match renew(mount, &shown) {
+            Ok(true) => event.mounts = event.mounts.map(|mounts| mounts + 1),
+            Ok(false) => {}
             Err(why) => {
                 exit = exit.max(Exit::LeftOut);
                 console.warn(&format!("update: {}: it shows the old index: {why}", mount.stats.mount_point));
@@ -81,32 +85,49 @@ fn mounts_of(path: &Path) -> Vec<RunningMount> {
     running.into_iter().filter(shows).collect()
 }
 
-/// Has it show the index that its file has now.
+/// Has it show the index that its file has now; `false` if it was unmounted. `all` are the mounts that showed
+/// the index before.
 ///
 /// # Errors
 /// Why it does not.
-fn renew(mount: &RunningMount) -> Result<(), String> {
+fn renew(mount: &RunningMount, all: &[RunningMount]) -> Result<bool, String> {
     let path = Path::new(&mount.stats.source);
-    let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
-    let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;
-    let (mut told, since, mut seen) = (0, Instant::now(), Instant::now());
-    while since.elapsed() < PATIENCE && seen.elapsed() < GONE_AFTER {
-        // Another process may go on with it meanwhile.
-        let now = mounts_of(path).into_iter().find(|now| now.stats.mount_point == mount.stats.mount_point);
-        if let Some(RunningMount { stats, .. }) = now {
-            seen = Instant::now();
-            if stats.index.is_some_and(|index| index.id == wanted) {
-                return Ok(());
-            }
-            if stats.pid != told {
-                told = stats.pid;
+    // Where its process dies, another may go on with the mount.
+    let goes_on = |other: &RunningMount| {
+        other.stats.mount_point == mount.stats.mount_point
+            && all.iter().all(|before| before.stats.pid != other.stats.pid)
+    };
+    let (mut now, mut told) = (mount.clone(), 0);
+    let (since, mut mounted) = (Instant::now(), Instant::now());
+    loop {
+        let answer = flatout_mounting::stats_of(&now.socket);
+        let next = match answer {
+            Some(stats) => Some(RunningMount { stats, ..now.clone() }),
+            None => mounts_of(path).into_iter().find(goes_on),
+        };
+        let is_served = next.is_some();
+        now = next.unwrap_or(now);
+        // Another update may have replaced the index once more.
+        let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
+        let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;
+        if now.stats.index.as_ref().is_some_and(|index| index.id == wanted) {
+            return Ok(true);
+        }
+        if now.is_mounted() {
+            mounted = Instant::now();
+            if is_served && now.stats.pid != told {
+                told = now.stats.pid;
                 sys::renew(told);
             }
+        } else if mounted.elapsed() > UNMOUNTED_AFTER {
+            return Ok(false);
         }
-        thread::sleep(Duration::from_millis(20));
+        if since.elapsed() > PATIENCE {
+            return Err(match is_served {
+                true => "its process does not change to the new one; its log says why".to_owned(),
+                false => "no process serves it".to_owned(),
+            });
+        }
+        thread::sleep(LOOK_AGAIN);
     }
-    if seen.elapsed() >= GONE_AFTER {
-        return Err("its process is gone".to_owned());
-    }
-    Err("its process does not change to the new one; its log says why".to_owned())
 }

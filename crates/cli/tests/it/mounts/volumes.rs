@@ -322,6 +322,33 @@ fn an_index_that_cannot_be_shown_leaves_what_is_there() {
     }
 }
 
+/// The other one serves files that are still open of a mount that was unmounted lazily: it is not told, and
+/// nothing is said of it.
+#[test]
+fn of_two_processes_with_one_mount_point_the_visible_one_is_told() {
+    for by in BY {
+        let (bucket, place) = (Buckets::new(&[("bucket/f", &bytes(9 << 20))]), Place::new());
+        place.shows(&bucket.url(), by);
+        let mut open = File::open(place.at("f")).unwrap();
+        open.read_exact(&mut [0; 10]).unwrap();
+        run(Command::new("umount").args(["-l", &place.mnt_text()])).clean();
+        place.mounts(&bucket.url(), by);
+        assert_eq!(place.pids().len(), 2);
+        for name in ["g", "h"] {
+            fs::write(bucket.root().join("bucket").join(name), name).unwrap();
+            let updated = run(&mut place.volume("update", &bucket.url(), &["--json"])).clean();
+            let told = updated.events().iter().filter_map(|event| event["mounts"].as_u64()).next();
+            assert_eq!((told, &updated.stderr[..]), (Some(1), ""), "{by:?} {}", place.log());
+            assert_eq!(fs::read(place.at(name)).unwrap(), name.as_bytes(), "{by:?} {}", place.log());
+        }
+        let mut far = [0; 4096];
+        open.read_exact_at(&mut far, 8 << 20).unwrap();
+        assert!(far[..] == bytes(9 << 20)[8 << 20..(8 << 20) + 4096], "{by:?}");
+        drop(open);
+        place.unmounted();
+    }
+}
+
 /// A name that is always there is there at every moment of an update, and of an upgrade beside it.
 #[test]
 fn a_mount_point_is_never_bare() {
