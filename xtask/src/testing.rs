@@ -263,16 +263,18 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     }
 }
 
-/// Takes mounts out of sight, so that nothing is removed in them, and nobody waits for one; returns where
-/// they were.
+/// Unmounts what a suite has left, so that what it shows is not removed with the suite's folder; returns the
+/// mount points.
 fn end_mounts_below(folder: &Path) -> Vec<String> {
+    // The table has no links.
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
     let below: Vec<String> =
-        points.filter(|point| Path::new(point).starts_with(folder)).map(str::to_owned).collect();
+        points.filter(|point| Path::new(point).starts_with(&folder)).map(str::to_owned).collect();
     for point in below.iter().rev() {
-        // What is left then is seen by whoever looks.
-        let _ = Command::new("umount").args(["-l", point]).status();
+        // Nothing is looked up in a mount that may not answer. Where it fails, its words are in the output.
+        let _ = Command::new("timeout").args(["-k", "5", "10", "umount", "-l", "-c", point]).status();
     }
     below
 }
