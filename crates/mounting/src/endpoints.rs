@@ -133,12 +133,21 @@ fn bind(folder: &Path) -> Option<(UnixListener, SocketGuard)> {
         return None;
     }
     let path = folder.join(format!("mount-{}.sock", std::process::id()));
-    // A process of the same number that died may have left one.
-    let _ = fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).ok()?;
-    let guard = SocketGuard(path);
-    fs::set_permissions(&guard.0, fs::Permissions::from_mode(0o600)).ok()?;
-    Some((listener, guard))
+    Some((listen_at(&path).ok()?, SocketGuard(path)))
+}
+
+/// A socket for this user alone, in place of what a process of the same number may have left. It gets its
+/// name when it listens: one that does not is taken for that of a dead process, and removed.
+///
+/// # Errors
+/// The system's.
+pub fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let beside = path.with_extension("new");
+    let _ = fs::remove_file(&beside);
+    let listener = UnixListener::bind(&beside)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&beside, path)?;
+    Ok(listener)
 }
 
 /// Whether only this user can write to the folder. It is made if its parent is there. Below /tmp another user
@@ -157,6 +166,29 @@ pub fn is_own_folder(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_is_not_removed_before_it_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    crate::running::running_mounts(&[folder.path().to_owned()]);
+                }
+            });
+            let kept = (0..2000).all(|at| {
+                let path = folder.path().join(format!("mount-{at}.sock"));
+                let listener = listen_at(&path).unwrap();
+                let kept = path.exists();
+                drop(listener);
+                let _ = fs::remove_file(&path);
+                kept
+            });
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(kept, "somebody has removed it");
+        });
+    }
 
     #[test]
     fn a_folder_that_others_can_write_to_is_not_ours() {

@@ -31,7 +31,7 @@ pub mod stats;
 mod tables;
 mod unfinished;
 
-pub use endpoints::{MetricsEndpoint, StatsFn, StatusEndpoints, is_own_folder};
+pub use endpoints::{MetricsEndpoint, StatsFn, StatusEndpoints, is_own_folder, listen_at};
 pub use files::MountedFiles;
 pub use image_support::image_support;
 pub use limited::{Limited, says};

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io;
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -122,9 +121,7 @@ fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
     }
     remove_dead(folder);
     let path = folder.join(name(std::process::id()));
-    let listener = UnixListener::bind(&path).ok()?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).ok()?;
-    Some((listener, path))
+    Some((flatout_mounting::listen_at(&path).ok()?, path))
 }
 
 fn name(supervisor: u32) -> String {
