@@ -253,7 +253,9 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     command.stdin(Stdio::null()).stdout(output.try_clone().map_err(said)?).stderr(output);
     let status = command.status().map_err(said);
     let mounts = end_mounts_below(&own);
-    let _ = fs::remove_dir_all(&own);
+    if mounts_below(&own).is_empty() {
+        let _ = fs::remove_dir_all(&own);
+    }
     let status = status?;
     match status.code() {
         Some(0) if mounts.is_empty() => Ok(()),
@@ -263,20 +265,23 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     }
 }
 
-/// Unmounts what a suite has left, so that what it shows is not removed with the suite's folder; returns the
-/// mount points.
+/// Unmounts what a suite has left; returns the mount points.
 fn end_mounts_below(folder: &Path) -> Vec<String> {
-    // The table has no links.
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-    let below: Vec<String> =
-        points.filter(|point| Path::new(point).starts_with(&folder)).map(str::to_owned).collect();
+    let below = mounts_below(folder);
     for point in below.iter().rev() {
         // Nothing is looked up in a mount that may not answer. Where it fails, its words are in the output.
         let _ = Command::new("timeout").args(["-k", "5", "10", "umount", "-l", "-c", point]).status();
     }
     below
+}
+
+fn mounts_below(folder: &Path) -> Vec<String> {
+    // The table has no links.
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+    let points = points.map(|point| point.replace("\\040", " "));
+    points.filter(|point| Path::new(point).starts_with(&folder)).collect()
 }
 
 impl Ran {

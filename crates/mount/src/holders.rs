@@ -132,8 +132,8 @@ pub fn is_mounted_here(device: (u32, u32)) -> bool {
     table::of_device(device).is_some()
 }
 
-/// Whether the process `pid` sees a mount with this device: it may have a namespace of its own. Where that is
-/// gone, or this user may not look: whether this process does.
+/// Whether the process `pid` sees a mount with this device: it may have a namespace of its own. If it is
+/// gone, or this user may not read its mount table, the table of this process counts.
 pub fn is_mounted_for(pid: u32, device: (u32, u32)) -> bool {
     let mounts = table::of_process(&pid.to_string()).filter(|mounts| !mounts.is_empty());
     mounts.unwrap_or_else(table::all).iter().any(|mount| mount.device == device)

@@ -186,7 +186,7 @@ pub fn daemon_at(point: &Path) -> DaemonState {
     let (sender, receiver) = mpsc::channel();
     let point = point.to_owned();
     let look = move || {
-        // Without it, this thread looks as well.
+        // If that fails, the look still works.
         let _ = keep_only(None);
         let dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
         // Too late: there is no receiver any more.

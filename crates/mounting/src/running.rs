@@ -10,7 +10,6 @@ use crate::http;
 use crate::stats::MountStats;
 
 /// A mount that answered.
-#[derive(Clone)]
 pub struct RunningMount {
     pub socket: PathBuf,
     pub stats: MountStats,
@@ -41,17 +40,20 @@ impl RunningMount {
         }
     }
 
-    /// Whether its process sees it mounted. Where that cannot be known, it does.
+    /// Whether its process sees it mounted; `true` if that cannot be known.
     pub fn is_mounted(&self) -> bool {
         let is_mounted = |device| flatout_mount::is_mounted_for(self.stats.pid, device);
         self.is_handed_over() || self.stats.kernel.device().is_none_or(is_mounted)
     }
 
-    /// One that was handed over is mounted where others wanted it.
     fn is_handed_over(&self) -> bool {
-        let point = Path::new(&self.stats.mount_point);
-        point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd")
+        is_handed_over(Path::new(&self.stats.mount_point))
     }
+}
+
+/// Whether this names a connection that another process has opened, and mounted where it wanted.
+pub(crate) fn is_handed_over(mount_point: &Path) -> bool {
+    mount_point.starts_with("/dev/fd") || mount_point.starts_with("/proc/self/fd")
 }
 
 /// Every mount with a socket in these folders that answers, by process id. Sockets without a listener are

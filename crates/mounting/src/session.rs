@@ -147,34 +147,39 @@ pub(crate) fn lasting_mount_with(
 
 /// Has users see the image of a lasting mount that another process serves by now. Other mounts are seen
 /// already. `is_served`: that process may still answer the kernel. Where it cannot, the connection is
-/// aborted, since it would not end by itself: this process holds it, too.
+/// aborted: this process holds it, too, so that it would not end by itself.
 ///
 /// # Errors
 /// The kernel's refusal, or nobody serves it any more.
-pub fn show(mount: &mut LastingMount, plan: &MountPlan, is_served: impl Fn() -> bool) -> Result<(), Error> {
+pub fn show(
+    mut mount: LastingMount,
+    plan: &MountPlan,
+    is_served: impl Fn() -> bool,
+) -> Result<LastingMount, Error> {
     if !mount.is_image() {
-        return Ok(());
+        return Ok(mount);
     }
     let about = |error: Error| error.during("mount", plan.mount_point.display());
-    let local = |error: std::io::Error| about(Error::new(ErrorKind::LocalIo, plain(&error)));
+    let local = |error: io::Error| about(Error::new(ErrorKind::LocalIo, plain(&error)));
     let watched = mount.try_clone().map_err(local)?;
-    thread::scope(|scope| {
-        let (done, is_done) = mpsc::channel::<()>();
-        let show = move || {
-            let _done = done;
-            mount.show(&options(plan))
-        };
-        let shows = thread::Builder::new().name("show".into()).spawn_scoped(scope, show).map_err(local)?;
-        while is_done.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
-            if !is_served() {
+    let (options, (sender, shown)) = (options(plan), mpsc::channel());
+    let show = move || {
+        let shown = mount.show(&options).map(|()| mount);
+        // Nobody hears it where this took too long.
+        let _ = sender.send(shown);
+    };
+    thread::Builder::new().name("show".into()).spawn(show).map_err(local)?;
+    loop {
+        match shown.recv_timeout(LOOK_AGAIN) {
+            Ok(shown) => return shown,
+            Err(RecvTimeoutError::Timeout) if is_served() => {}
+            Err(_) => {
                 watched.abort();
-                let _ = shows.join();
-                let cause = "the process that serves it does not answer the kernel";
+                let cause = "the process that serves it does not answer the kernel, or is gone";
                 return Err(about(Error::new(ErrorKind::LocalIo, cause)));
             }
         }
-        shows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    }
 }
 
 /// The caller has not asked for a listing: it is the mount that failed.

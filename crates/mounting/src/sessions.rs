@@ -16,6 +16,7 @@ use flatout_volume::{Objects, open_index};
 use crate::files::MountedFiles;
 use crate::log::MountLog;
 use crate::plan::{IndexRoot, MountPlan};
+use crate::running::is_handed_over;
 use crate::session::{
     NAMED_MOST, Shutdown, StandingMount, begin_kept, error_logger, lasting_mount_with, options,
 };
@@ -46,7 +47,7 @@ struct Renewing {
 
 /// Has another process keep a new mount, too.
 pub trait KeepMount: Send + Sync {
-    /// Before users see it.
+    /// Before users see an image.
     ///
     /// # Errors
     /// It cannot be kept: the mount before stays.
@@ -172,9 +173,13 @@ impl Sessions {
         let name = index.path.display().to_string();
         let objects = Objects::new(opened, name, before.client().clone())?;
         let files = MountedFiles::of_index(objects, index.is_image);
-        let unknown = || Error::new(ErrorKind::Unsupported, "another process has mounted it");
+        let point = &self.plan.mount_point;
+        if is_handed_over(point) {
+            return Err(about(Error::new(ErrorKind::Unsupported, "another process has mounted it")));
+        }
+        let unknown = || Error::new(ErrorKind::LocalIo, "it is not known which mount it is");
         let device = unmounter.device().ok_or_else(|| about(unknown()))?;
-        check_visible(&self.plan.mount_point, device).map_err(about)?;
+        check_visible(point, device).map_err(about)?;
         if !index.is_image {
             // FUSE has no way to change both at once.
             unmounter.unmount(true)?;
@@ -259,13 +264,19 @@ fn serve_kept(
     let local = |error: io::Error| Error::new(ErrorKind::LocalIo, plain(&error));
     let client = files.client().clone();
     let begun = begin_kept(files, &client, plan, &mount).and_then(|files| {
+        // Users see it already, unless it is an image.
+        if !mount.is_image() {
+            keep.keep(&mount).map_err(local)?;
+        }
         let standing = StandingMount { mount: mount.try_clone().map_err(local)?, takes_over: false };
         let served = files.serve(options, observer, Some(standing))?;
-        // Before another process has the connection: if this one dies meanwhile, the connection ends, and
-        // with it the kernel's wait for the image.
-        mount.mount_image(options)?;
-        keep.keep(&mount).map_err(local)?;
-        mount.show(options)?;
+        if mount.is_image() {
+            // Before another process has the connection: if this one dies while the kernel reads the image
+            // from it, the connection ends, and the kernel stops waiting.
+            mount.mount_image(options)?;
+            keep.keep(&mount).map_err(local)?;
+            mount.show(options)?;
+        }
         Ok((served, files))
     });
     let begun = begun.inspect_err(|_| drop(mount.unmount(true)))?;

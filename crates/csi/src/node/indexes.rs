@@ -112,14 +112,11 @@ impl Plugin {
 ///
 /// # Errors
 /// The kernel's refusal, or no answer in time.
-pub fn show(mut mount: LastingMount, plan: &MountPlan) -> Result<LastingMount, Failure> {
+pub fn show(mount: LastingMount, plan: &MountPlan) -> Result<LastingMount, Failure> {
     let since = Instant::now();
     let in_time = || since.elapsed() < SHOWS_WITHIN;
-    match flatout_mounting::show(&mut mount, plan, in_time) {
-        Ok(()) => Ok(mount),
-        Err(_) if !in_time() => {
-            Err(Failure::new(Code::Unavailable, "its engine does not answer the kernel: it is tried again"))
-        }
-        Err(error) => Err(error.into()),
-    }
+    flatout_mounting::show(mount, plan, in_time).map_err(|error| match in_time() {
+        true => error.into(),
+        false => Failure::new(Code::Unavailable, "its engine does not answer the kernel: it is tried again"),
+    })
 }

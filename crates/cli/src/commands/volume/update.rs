@@ -20,7 +20,7 @@ use crate::sys;
 /// How long a mount may take to show another index, and how long another process may take to go on with it
 /// where the one before has died.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// By FUSE, an update unmounts the old one before it mounts the new one.
+/// A mount that is in no mount table for so long was unmounted. By FUSE, an update takes it out for a moment.
 const UNMOUNTED_AFTER: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -59,7 +59,7 @@ pub fn run(args: &VolumeUpdate, console: &Console) -> Result<Exit, Failure> {
             Ok(false) => {}
             Err(why) => {
                 exit = exit.max(Exit::LeftOut);
-                console.warn(&format!("update: {}: it shows the old index: {why}", mount.stats.mount_point));
+                console.warn(&format!("update: {}: {why}", mount.stats.mount_point));
             }
         }
     }
@@ -85,47 +85,53 @@ fn mounts_of(path: &Path) -> Vec<RunningMount> {
     running.into_iter().filter(shows).collect()
 }
 
-/// Has it show the index that its file has now; `false` if it was unmounted. `all` are the mounts that showed
-/// the index before.
+/// Has it show the index that its file has now; `false` if it was unmounted before. `all` are the mounts that
+/// showed the old index.
 ///
 /// # Errors
-/// Why it does not.
+/// What it does instead.
 fn renew(mount: &RunningMount, all: &[RunningMount]) -> Result<bool, String> {
     let path = Path::new(&mount.stats.source);
     // Where its process dies, another may go on with the mount.
     let goes_on = |other: &RunningMount| {
         other.stats.mount_point == mount.stats.mount_point
+            && other.is_mounted()
             && all.iter().all(|before| before.stats.pid != other.stats.pid)
     };
-    let (mut now, mut told) = (mount.clone(), 0);
-    let (since, mut mounted) = (Instant::now(), Instant::now());
+    let mut now = RunningMount { socket: mount.socket.clone(), stats: mount.stats.clone() };
+    let (mut told, since, mut mounted) = (None, Instant::now(), Instant::now());
     loop {
-        let answer = flatout_mounting::stats_of(&now.socket);
-        let next = match answer {
-            Some(stats) => Some(RunningMount { stats, ..now.clone() }),
-            None => mounts_of(path).into_iter().find(goes_on),
+        let is_served = if let Some(stats) = flatout_mounting::stats_of(&now.socket) {
+            now.stats = stats;
+            true
+        } else if let Some(next) = mounts_of(path).into_iter().find(goes_on) {
+            now = next;
+            true
+        } else {
+            false
         };
-        let is_served = next.is_some();
-        now = next.unwrap_or(now);
         // Another update may have replaced the index once more.
         let index = flatout_volume::open_index("update", path).map_err(|error| error.to_string())?;
         let wanted = flatout_volume::index_id(&index).map_err(|error| error.to_string())?;
-        if now.stats.index.as_ref().is_some_and(|index| index.id == wanted) {
+        if is_served && now.stats.index.as_ref().is_some_and(|index| index.id == wanted) {
             return Ok(true);
         }
+        let pid = now.stats.pid;
         if now.is_mounted() {
             mounted = Instant::now();
-            if is_served && now.stats.pid != told {
-                told = now.stats.pid;
-                sys::renew(told);
+            if is_served && told.replace(pid) != Some(pid) {
+                sys::renew(pid);
             }
-        } else if mounted.elapsed() > UNMOUNTED_AFTER {
+        }
+        let is_unmounted = mounted.elapsed() > UNMOUNTED_AFTER;
+        if is_unmounted && told.is_none() {
             return Ok(false);
         }
-        if since.elapsed() > PATIENCE {
-            return Err(match is_served {
-                true => "its process does not change to the new one; its log says why".to_owned(),
-                false => "no process serves it".to_owned(),
+        if since.elapsed() > PATIENCE || (is_unmounted && !is_served) {
+            return Err(match (is_unmounted, is_served) {
+                (true, _) => "it is not mounted any more; its log says why".to_owned(),
+                (false, true) => "it shows the old index; its log says why".to_owned(),
+                (false, false) => "it shows the old index, and no process serves it".to_owned(),
             });
         }
         thread::sleep(LOOK_AGAIN);

@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,29 +14,38 @@ use crate::mountinfo::mounts_below;
 use crate::objects::Buckets;
 use crate::program::{ended, run, signal, wait_until};
 
-/// Whether this process has the thread that waits in the kernel for an image. It may outlive a SIGKILL.
-fn mounts_an_image(pid: u32) -> bool {
+/// The state of this process's thread that has the kernel mount an image, if there is one.
+fn mounting_state(pid: u32) -> Option<char> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let name = |task: &Path| fs::read_to_string(task.join("comm")).unwrap_or_default();
-    tasks.map(|task| name(&task.path())).any(|name| name == "flatout-image\n")
+    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stats.find_map(|stat| stat.split_once("(flatout-image) ")?.1.chars().next())
 }
 
 /// Stops `server` while the kernel reads an image from it for `waiter`; `false` if it could not be met there.
-fn stopped_while_read(server: u32, waiter: u32, goes_on: impl Fn() -> bool) -> bool {
-    while !mounts_an_image(waiter) {
+fn stopped_while_read(server: u32, waiter: u32, mut goes_on: impl FnMut() -> bool) -> bool {
+    while mounting_state(waiter).is_none() {
         if !goes_on() {
             return false;
         }
     }
     // At once: a program that sends it would take too long.
     kill_process(Pid::from_raw(server as i32).unwrap(), Signal::STOP).unwrap();
-    // What had its answer has ended by then.
+    // A thread that had its answer has ended by then, or is stopped.
     thread::sleep(Duration::from_millis(100));
-    if !mounts_an_image(waiter) {
+    if !mounting_state(waiter).is_some_and(|state| "DS".contains(state)) {
         signal("CONT", server);
         return false;
     }
     true
+}
+
+/// This program with the lowest priority: beside other tests it is slow to answer, so that it can be met
+/// while the kernel waits for it.
+fn slow(program: &Command) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program.get_program()).args(program.get_args());
+    command.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
 }
 
 fn is_over(child: &mut Child) -> bool {
@@ -47,21 +55,24 @@ fn is_over(child: &mut Child) -> bool {
 #[test]
 fn a_death_while_the_kernel_reads_the_new_image_leaves_nobody_waiting() {
     for kept in [&[][..], &["--supervise"]] {
-        let (bucket, place) = (Buckets::new(&[("bucket/f", b"f")]), Place::new());
-        place.shows(&bucket.url(), kept);
+        let (bucket, place) = (Buckets::new(&[("bucket/f", &b"f"[..])]), Place::new());
+        run(&mut place.volume("build", &bucket.url(), &[])).clean();
+        let mnt = place.mnt_text();
+        let line = [&[&mnt[..]], kept].concat();
+        run(&mut slow(&place.volume("mount", &bucket.url(), &line))).clean();
         let server = place.stats()["pid"].as_u64().unwrap() as u32;
         let mut updates: Vec<Child> = Vec::new();
-        let is_met = (0..100).any(|round| {
+        let is_met = (0..300).any(|round| {
             fs::write(bucket.root().join(format!("bucket/{round}")), b"new").unwrap();
             let mut update = place.volume("update", &bucket.url(), &[]);
-            updates.push(update.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-            let since = Instant::now();
-            let goes_on = || since.elapsed() < Duration::from_secs(2);
-            stopped_while_read(server, server, goes_on)
+            let mut update = update.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let is_met = stopped_while_read(server, server, || !is_over(&mut update));
+            updates.push(update);
+            is_met
         });
         assert!(is_met, "the kernel has read each image at once");
         signal("KILL", server);
-        wait_until("the end of the kernel's wait", || !mounts_an_image(server));
+        wait_until("the end of the kernel's wait", || mounting_state(server).is_none());
         if kept.is_empty() {
             assert!(fs::read(place.at("f")).is_err());
             run(&mut place.flatout(&["umount", &place.mnt_text()])).clean();
@@ -87,8 +98,8 @@ fn a_death_while_the_kernel_reads_the_first_image_is_an_error_of_the_command() {
     run(&mut place.volume("build", &bucket.url(), &[])).clean();
     let line = [&place.mnt_text()[..], "--supervise", "--foreground"];
     let mut killed = None;
-    for _ in 0..100 {
-        let mut mount = place.volume("mount", &bucket.url(), &line);
+    for _ in 0..300 {
+        let mut mount = slow(&place.volume("mount", &bucket.url(), &line));
         let mut mount = mount.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = mount.id();
         let children = || fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

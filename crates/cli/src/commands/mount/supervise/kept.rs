@@ -4,7 +4,7 @@ use std::path::Path;
 
 use flatout_mount::{LastingMount, mount_at, mounts_at};
 
-/// They, the oldest first. At least one.
+/// The mounts, oldest first. At least one.
 pub struct KeptMounts(Vec<LastingMount>);
 
 impl KeptMounts {
@@ -30,9 +30,9 @@ impl KeptMounts {
         self.0.last().expect("there is always one")
     }
 
-    /// Once their process is gone: keeps the newest that is in its place, for another process to serve, and
-    /// lets go of the others, whose open files fail from now on. The process may have died before it had
-    /// mounted the newest there, or before it had unmounted the one before from above it.
+    /// For another process, once theirs is gone: keeps the newest that is in its place, and lets go of the
+    /// others, whose open files fail from now on. The process may have died before it had placed the newest,
+    /// or before it had unmounted the one before, which lies on it.
     pub fn only_placed(&mut self) {
         let point = self.newest().point().map(Path::to_owned).unwrap_or_default();
         let devices: Vec<_> = mounts_at(&point).iter().map(|mount| mount.device).collect();
@@ -41,11 +41,18 @@ impl KeptMounts {
         self.0.truncate(newest + 1);
         for earlier in self.0.drain(..newest).rev() {
             let visible = mount_at(&point).map(|mount| mount.device);
-            if visible.is_some() && visible == earlier.known_device() {
+            // The number of one that has ended may be another's.
+            if earlier.is_connected() && visible.is_some() && visible == earlier.known_device() {
                 // Where that is refused, users still see it, and get its errors.
                 let _ = earlier.unmount(true);
             }
         }
+    }
+
+    /// Users see the newest: lets go of the others.
+    pub fn only_newest(&mut self) {
+        self.newest();
+        self.0.drain(..self.0.len() - 1);
     }
 
     /// Users see the newest: no other process serves those before it.

@@ -94,7 +94,8 @@ pub struct Daemon {
 
 /// A process that goes on asks the origin for nothing that takes longer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
-/// A killed process runs none of its code, even if the kernel does not let go of it.
+/// How long a process that was killed, or has said that it ends, is waited for. A killed one runs none of its
+/// code any more, even if the kernel keeps it.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 impl Launcher {
@@ -174,7 +175,12 @@ pub fn behind_command(arguments: &[OsString]) -> usize {
 impl Daemon {
     /// One that another process has started.
     pub fn adopted(socket: UnixStream, pid: u32) -> Daemon {
-        Daemon { socket, pid, is_heard: false, child: None, process: process(pid) }
+        let mut daemon = Daemon { socket, pid, is_heard: false, child: None, process: process(pid) };
+        if !daemon.is_there() {
+            // Another process may have its number.
+            daemon.process = None;
+        }
+        daemon
     }
 
     /// `false` once it has closed its socket: it serves nobody then.
@@ -236,12 +242,12 @@ impl Daemon {
 
     /// Ends it where it has not ended, and says how it ended.
     pub fn kill(&mut self) -> String {
-        if let Some(process) = &self.process {
-            let _ = pidfd_send_signal(process, Signal::KILL);
-        }
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-        }
+        // One that has ended already.
+        let _ = match (&self.process, &mut self.child) {
+            (Some(process), _) => pidfd_send_signal(process, Signal::KILL).map_err(io::Error::from),
+            (None, Some(child)) => child.kill(),
+            (None, None) => Ok(()),
+        };
         self.wait()
     }
 
@@ -263,17 +269,13 @@ impl Daemon {
 impl Drop for Daemon {
     /// One that nobody hears, because it could not serve, ends.
     fn drop(&mut self) {
-        if !self.is_heard
-            && let Some(child) = &mut self.child
-        {
-            let _ = child.kill();
-            let _ = child.wait();
+        if !self.is_heard && self.child.is_some() {
+            self.kill();
         }
     }
 }
 
-/// That of a process of which no other can have the number by now: it has not been waited for, or its socket
-/// is open.
+/// The pidfd of a process that has not been waited for, so that no other has its number.
 fn process(pid: u32) -> Option<OwnedFd> {
     number(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
 }

@@ -51,8 +51,8 @@ pub enum ToSupervisor {
     Ended(Option<Failure>),
 }
 
-/// What a process that serves tells a new supervisor. Its oldest mount comes next, and any other as it does
-/// when it replaces that.
+/// What a process that serves tells a new supervisor. Its oldest mount comes next, then each newer one as
+/// [`ToSupervisor::Replaces`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Adoption {
     pub pid: u32,
@@ -89,14 +89,16 @@ pub fn of_stdin() -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// Does `each` with every message, until the other side is gone.
-pub fn for_each<M: DeserializeOwned>(socket: &UnixStream, mut each: impl FnMut(M)) {
-    loop {
-        match receive(socket) {
-            Ok(Some(message)) => each(message),
-            // A newer program's.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-            Ok(None) | Err(_) => return,
+/// Every message, until the other side is gone.
+pub fn all<M: DeserializeOwned>(socket: &UnixStream) -> impl Iterator<Item = M> {
+    std::iter::from_fn(move || {
+        loop {
+            match receive(socket) {
+                Ok(message) => return message,
+                // A newer program's.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                Err(_) => return None,
+            }
         }
-    }
+    })
 }

@@ -8,7 +8,6 @@ mod messages;
 pub mod serving;
 
 use std::fs::File;
-use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -71,10 +70,12 @@ pub fn run(
     let begun = supervisor.launcher.start(false, None, &supervisor.serving);
     let mut daemon = begun?;
     daemon.until_ready()?;
-    let mut mount = flatout_mounting::lasting_mount(&command.plan)?;
+    let mount = flatout_mounting::lasting_mount(&command.plan)?;
+    let own = mount.try_clone().map_err(|error| Failure::local("mount", "the descriptor", &error))?;
     supervisor.launcher.stay_out_of(&command.plan.mount_point);
-    let stands = supervisor.first(&mut daemon, &mut mount, &command, console);
-    stands.inspect_err(|_| drop(mount.unmount(true)))?;
+    let stands = supervisor.first(&mut daemon, mount, &command, console);
+    let mount = stands.inspect_err(|_| drop(own.unmount(true)))?;
+    drop(own);
     notify::send("READY=1");
     let ended = supervisor.supervise(daemon, mount);
     notify::send("STOPPING=1");
@@ -166,12 +167,12 @@ impl Supervisor {
     fn first(
         &mut self,
         daemon: &mut Daemon,
-        mount: &mut LastingMount,
+        mount: LastingMount,
         command: &MountCommand,
         console: &Console,
-    ) -> Result<(), Failure> {
-        let mut said = daemon.serve(mount)?;
-        flatout_mounting::show(mount, &command.plan, || daemon.is_there())?;
+    ) -> Result<LastingMount, Failure> {
+        let mut said = daemon.serve(&mount)?;
+        let mount = flatout_mounting::show(mount, &command.plan, || daemon.is_there())?;
         said.supervisor_pid = Some(std::process::id());
         let (asked, place) = (command.log.as_deref(), &command.plan.mount_point);
         let log = if self.in_background { self.open_log(asked, place)? } else { None };
@@ -179,10 +180,12 @@ impl Supervisor {
         self.watch(daemon);
         daemon.stands(self.in_background, self.log_path.clone());
         if self.in_background {
-            return serve::let_go(&said, log, &self.log);
+            serve::let_go(&said, log, &self.log)?;
+        } else {
+            console.outlast_reader();
+            stands(&said, command.silent, console)?;
         }
-        console.outlast_reader();
-        stands(&said, command.silent, console)
+        Ok(mount)
     }
 
     fn open_log(&mut self, asked: Option<&Path>, mount_point: &Path) -> Result<Option<File>, Failure> {
@@ -192,29 +195,27 @@ impl Supervisor {
         Ok(file)
     }
 
-    /// Hears what the process says from now on. One that cannot be heard, or whose mount cannot be kept, is
-    /// ended, and another goes on.
+    /// Hears what the process says from now on. One that cannot be heard, or whose mount cannot be received,
+    /// is ended, and another goes on.
     fn watch(&self, daemon: &mut Daemon) {
         let (pid, sender, log) = (daemon.pid, self.sender.clone(), self.log.clone());
         let heard = daemon.socket.try_clone().and_then(|socket| {
             let hear = move || {
-                messages::for_each(&socket, |message| {
+                for message in messages::all(&socket) {
                     let event = match message {
                         ToSupervisor::Replaces => match LastingMount::receive(&socket) {
                             Ok(mount) => Event::Replaces(pid, mount),
                             Err(error) => {
                                 let why = plain(&error);
                                 log.say(&format!("mount: another index could not be kept: {why}"));
-                                // That is the end of the loop, too.
-                                let _ = socket.shutdown(Shutdown::Both);
-                                return;
+                                break;
                             }
                         },
                         message => Event::Says(pid, message),
                     };
                     // Nobody hears it any more where the mount has ended.
                     let _ = sender.send(event);
-                });
+                }
                 let _ = sender.send(Event::Gone(pid));
             };
             thread::Builder::new().name("hears".into()).spawn(hear)
@@ -252,7 +253,7 @@ impl Supervisor {
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
                 // The process keeps those before it, and their files end with it.
-                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_placed(),
+                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_newest(),
                 Event::Gone(pid) if pid == daemon.pid => {
                     self.serving.store(0, Ordering::SeqCst);
                     let how = daemon.kill();
@@ -405,7 +406,7 @@ impl Supervisor {
                     return Err(Failure::refused_now("mount --upgrade: it was unmounted meanwhile"));
                 }
                 Event::Replaces(pid, mount) if pid == daemon.pid => mounts.keep(mount),
-                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_placed(),
+                Event::Says(pid, ToSupervisor::Shows) if pid == daemon.pid => mounts.only_newest(),
                 // Also where it died: it is to be gone.
                 Event::Gone(pid) if pid == daemon.pid => return Ok(()),
                 Event::Upgrade(other) => {

@@ -180,11 +180,13 @@ impl Link {
                     continue;
                 }
             };
-            messages::for_each(&socket, |message| match message {
-                ToDaemon::Stands { in_background, log } => self.on_stands(in_background, log),
-                ToDaemon::HandOver => self.hand_over(&socket),
-                ToDaemon::Begin { .. } | ToDaemon::Serve | ToDaemon::GoOn => {}
-            });
+            for message in messages::all(&socket) {
+                match message {
+                    ToDaemon::Stands { in_background, log } => self.on_stands(in_background, log),
+                    ToDaemon::HandOver => self.hand_over(&socket),
+                    ToDaemon::Begin { .. } | ToDaemon::Serve | ToDaemon::GoOn => {}
+                }
+            }
             drop(socket);
             if let Some(mut child) = started.take() {
                 let _ = child.wait();
@@ -242,7 +244,7 @@ impl Link {
     }
 
     fn on_stands(&self, in_background: bool, log: Option<PathBuf>) {
-        // The first image is in its place by now: whoever keeps it is told of its device.
+        // The supervisor has mounted the first image by now. Its device is looked up for the next one.
         let _ = self.mounts().newest().device();
         if !in_background {
             return;
