@@ -21,6 +21,7 @@ SECRET_KEY = "labsecret123"
 # How long an origin may take until it answers, and until it ends.
 START_S = 30.0
 STOP_S = 5.0
+ENDS_S = 0.25
 # Where nginx says how many requests there were.
 STATUS = "/.lab-status"
 # What makes concurrency matter: each connection gets little, and each answer takes time.
@@ -79,8 +80,12 @@ class Origin:
         self.stop()
 
     def died(self) -> str | None:
-        """How it ended by itself; None while it lives."""
-        if self.process is None or self.process.poll() is None:
+        """How it ended by itself; None while it lives. One that was just killed may take a moment to end."""
+        if self.process is None:
+            return None
+        try:
+            self.process.wait(timeout=ENDS_S)
+        except subprocess.TimeoutExpired:
             return None
         return f"origin {self.name}: ended with status {self.process.returncode}: {self.last_words()}"
 

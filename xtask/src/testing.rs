@@ -278,7 +278,8 @@ fn end_mounts_below(folder: &Path) -> Vec<String> {
 fn mounts_below(folder: &Path) -> Vec<String> {
     // The table has no links.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
     let points = points.map(|point| point.replace("\\040", " "));
     points.filter(|point| Path::new(point).starts_with(&folder)).collect()

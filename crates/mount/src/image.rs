@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use flatout_engine::{Error, ErrorKind};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, fsconfig_create,
@@ -82,28 +82,12 @@ pub(crate) fn place(mounted: &OwnedFd, options: &Options, image: ImageOptions) -
     let point = &options.mount_point;
     let place = |flags| move_mount(mounted, "", CWD, point, flags).map_err(refused);
     let Some(old) = image.replaces else { return place(flags) };
-    let before = rustix::fs::open(point, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let before = before.map_err(refused)?;
-    if device_of(&before) != Some(old) {
-        return Err(not_visible(point));
-    }
+    check_visible(point, old)?;
     // Beneath the old one, so that the mount point is never bare.
     place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH)?;
-    match unmount_itself(&before) {
-        // Somebody else has unmounted it meanwhile.
-        Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(errno) => {
-            // The first error says more than an error of this could.
-            let _ = unmount_itself(mounted);
-            Err(refused(errno))
-        }
-    }
-}
-
-/// Unmounts the mount with this root, wherever it is and whatever lies on it.
-fn unmount_itself(root: &OwnedFd) -> Result<(), Errno> {
-    let flags = rustix::mount::UnmountFlags::DETACH;
-    rustix::mount::unmount(format!("/proc/self/fd/{}", root.as_raw_fd()), flags)
+    // The kernel unmounts what is on top, which somebody may have mounted meanwhile.
+    check_visible(point, old)?;
+    rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
 }
 
 /// The kernel reads the image's beginning meanwhile, which this very process may serve: see [`keep_only`].
@@ -124,18 +108,13 @@ fn create(context: &OwnedFd) -> Result<(), Errno> {
 /// # Errors
 /// It is not mounted there, or something else is mounted over it.
 pub fn check_visible(point: &Path, device: (u32, u32)) -> Result<(), Error> {
-    match table::at(point).is_some_and(|mount| mount.device == device) {
-        true => Ok(()),
-        false => Err(not_visible(point)),
-    }
-}
-
-fn not_visible(point: &Path) -> Error {
     match table::at(point) {
+        Some(mount) if mount.device == device => Ok(()),
         Some(_) => {
-            Error::new(ErrorKind::Usage, "something else is mounted over it").with_hint("unmount that first")
+            Err(Error::new(ErrorKind::Usage, "something else is mounted over it")
+                .with_hint("unmount that first"))
         }
-        None => Error::new(ErrorKind::Usage, "it is not mounted there any more"),
+        None => Err(Error::new(ErrorKind::Usage, "it is not mounted there any more")),
     }
 }
 

@@ -137,7 +137,7 @@ fn bind(folder: &Path) -> Option<(UnixListener, SocketGuard)> {
 }
 
 /// A socket for this user alone, in place of what a process of the same number may have left. It gets its
-/// name when it listens: one that does not is taken for that of a dead process, and removed.
+/// name only once it listens: one that refuses connections counts as a dead process's, and is removed.
 ///
 /// # Errors
 /// The system's.
@@ -145,8 +145,9 @@ pub fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let beside = path.with_extension("new");
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside)?;
-    fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&beside, path)?;
+    let named = fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))
+        .and_then(|()| fs::rename(&beside, path));
+    named.inspect_err(|_| drop(fs::remove_file(&beside)))?;
     Ok(listener)
 }
 

@@ -146,8 +146,8 @@ pub(crate) fn lasting_mount_with(
 }
 
 /// Has users see the image of a lasting mount that another process serves by now. Other mounts are seen
-/// already. `is_served`: that process may still answer the kernel. Where it cannot, the connection is
-/// aborted: this process holds it, too, so that it would not end by itself.
+/// already. `is_served`: that process may still answer the kernel. If not, the connection is aborted: it
+/// would not end by itself, since this process holds it, too.
 ///
 /// # Errors
 /// The kernel's refusal, or nobody serves it any more.
@@ -162,16 +162,20 @@ pub fn show(
     let about = |error: Error| error.during("mount", plan.mount_point.display());
     let local = |error: io::Error| about(Error::new(ErrorKind::LocalIo, plain(&error)));
     let watched = mount.try_clone().map_err(local)?;
-    let (options, (sender, shown)) = (options(plan), mpsc::channel());
-    let show = move || {
-        let shown = mount.show(&options).map(|()| mount);
-        // Nobody hears it where this took too long.
-        let _ = sender.send(shown);
+    let options = options(plan);
+    let (sender, mounted) = mpsc::channel();
+    let mount_image = {
+        let options = options.clone();
+        move || {
+            let mounted = mount.mount_image(&options).map(|()| mount);
+            // Nobody hears it where this took too long: then the image is mounted nowhere.
+            let _ = sender.send(mounted);
+        }
     };
-    thread::Builder::new().name("show".into()).spawn(show).map_err(local)?;
-    loop {
-        match shown.recv_timeout(LOOK_AGAIN) {
-            Ok(shown) => return shown,
+    thread::Builder::new().name("show".into()).spawn(mount_image).map_err(local)?;
+    let mut mount = loop {
+        match mounted.recv_timeout(LOOK_AGAIN) {
+            Ok(mounted) => break mounted?,
             Err(RecvTimeoutError::Timeout) if is_served() => {}
             Err(_) => {
                 watched.abort();
@@ -179,7 +183,9 @@ pub fn show(
                 return Err(about(Error::new(ErrorKind::LocalIo, cause)));
             }
         }
-    }
+    };
+    mount.show(&options)?;
+    Ok(mount)
 }
 
 /// The caller has not asked for a listing: it is the mount that failed.

@@ -50,7 +50,7 @@ pub trait KeepMount: Send + Sync {
     /// Before users see an image.
     ///
     /// # Errors
-    /// It cannot be kept: the mount before stays.
+    /// It cannot be kept: the mount before stays, unless FUSE has unmounted it by then.
     fn keep(&self, mount: &LastingMount) -> io::Result<()>;
 
     /// Users see the one that was kept last.
@@ -160,7 +160,7 @@ impl Sessions {
     /// it is the same index.
     ///
     /// # Errors
-    /// What is there cannot be shown: the old index stays.
+    /// What is there cannot be shown: the old index stays, unless FUSE has unmounted it by then.
     fn renew(&self, index: &IndexRoot, keep: Option<&dyn KeepMount>) -> Result<bool, Error> {
         let about = |error: Error| error.during("mount", self.plan.mount_point.display());
         let _one_at_a_time = self.until_it_stays();

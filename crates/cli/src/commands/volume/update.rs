@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatout_mount::ExistingMount;
 use flatout_mounting::RunningMount;
 use flatout_volume::Difference;
 
@@ -117,7 +118,9 @@ fn renew(mount: &RunningMount, all: &[RunningMount]) -> Result<bool, String> {
             return Ok(true);
         }
         let pid = now.stats.pid;
-        if now.is_mounted() {
+        // A process that died may have shown the new index before.
+        let is_standing = || !is_served && ExistingMount::at(Path::new(&now.stats.mount_point)).is_ok();
+        if now.is_mounted() || is_standing() {
             mounted = Instant::now();
             if is_served && told.replace(pid) != Some(pid) {
                 sys::renew(pid);
@@ -131,7 +134,7 @@ fn renew(mount: &RunningMount, all: &[RunningMount]) -> Result<bool, String> {
             return Err(match (is_unmounted, is_served) {
                 (true, _) => "it is not mounted any more; its log says why".to_owned(),
                 (false, true) => "it shows the old index; its log says why".to_owned(),
-                (false, false) => "it shows the old index, and no process serves it".to_owned(),
+                (false, false) => "no process serves it".to_owned(),
             });
         }
         thread::sleep(LOOK_AGAIN);

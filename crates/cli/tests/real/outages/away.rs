@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::lab::{Fault, Lab, Road};
 use super::origin::own_address;
-use super::runs::{Ended, Run, Shape, start_all};
+use super::runs::{Ended, Run, Shape, cut_in_the_middle};
 use crate::flatout;
 use crate::program::run;
 
@@ -35,8 +35,7 @@ fn is_one_error(road: Road, ended: &Ended) {
 #[track_caller]
 fn check(road: Road, fault: Fault) {
     let mut lab = Lab::new(road, fault);
-    let runs = start_all(&lab, &["--outage-timeout", "3s"]);
-    lab.go_away();
+    let (runs, _) = cut_in_the_middle(&mut lab, &["--outage-timeout", "3s"]);
     for run in runs {
         let ended = run.end();
         is_one_error(road, &ended);
@@ -66,9 +65,7 @@ fn one_that_stays_away_ends_with_one_line() {
 #[test]
 fn one_that_is_silent_ends_as_soon_as_one_that_refuses() {
     let mut lab = Lab::new(Road::Plain, Fault::Silent);
-    let runs = start_all(&lab, &["--outage-timeout", "8s"]);
-    let start = Instant::now();
-    lab.go_away();
+    let (runs, start) = cut_in_the_middle(&mut lab, &["--outage-timeout", "8s"]);
     let ended: Vec<Ended> = runs.into_iter().map(Run::end).collect();
     // A body's own patience is that of --stall-timeout, 20 s.
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());

@@ -104,9 +104,20 @@ pub fn start_all(lab: &Lab, more: &[&str]) -> Vec<Run> {
     runs
 }
 
+/// A run of each shape, from which the origin goes away in the middle; and since when it is.
+#[track_caller]
+pub fn cut_in_the_middle(lab: &mut Lab, more: &[&str]) -> (Vec<Run>, Instant) {
+    let runs = stopped_in_the_middle(lab, more);
+    let away = Instant::now();
+    lab.go_away();
+    // Not before: on a busy machine a short run would be over.
+    runs.iter().for_each(Run::go_on);
+    (runs, away)
+}
+
 /// A run of each shape, all in the middle, where they wait for [`Run::go_on`].
 #[track_caller]
-pub fn stopped_in_the_middle(lab: &Lab, more: &[&str]) -> Vec<Run> {
+fn stopped_in_the_middle(lab: &Lab, more: &[&str]) -> Vec<Run> {
     let mut runs: Vec<Run> = SHAPES.iter().map(|shape| Run::start(lab, *shape, more)).collect();
     let start = Instant::now();
     let mut beginning: Vec<&mut Run> = runs.iter_mut().collect();

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::lab::{Fault, Lab, Road};
 use super::origin::ALL;
-use super::runs::{Ended, Run, SHAPES, Shape, start_all, stopped_in_the_middle};
+use super::runs::{Ended, Run, SHAPES, Shape, cut_in_the_middle, start_all};
 
 /// Lengths of all outages, in milliseconds.
 const LENGTHS_MS: [u64; 5] = [500, 1000, 2000, 5000, 20_000];
@@ -64,11 +64,7 @@ fn outages(road: Road, fault: Fault, lengths_ms: &[u64]) -> String {
 /// All runs at once, cut in the middle. What went wrong with each, if anything did.
 #[track_caller]
 fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
-    let mut runs = stopped_in_the_middle(lab, &[]);
-    let away = Instant::now();
-    lab.go_away();
-    // Not before: on a busy machine a short run would be over.
-    runs.iter().for_each(Run::go_on);
+    let (mut runs, away) = cut_in_the_middle(lab, &[]);
     thread::sleep(lasts.saturating_sub(away.elapsed()));
     let over: Vec<bool> = runs.iter_mut().map(|run| run.written().is_none()).collect();
     let back = lab.come_back();

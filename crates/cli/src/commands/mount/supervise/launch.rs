@@ -242,12 +242,14 @@ impl Daemon {
 
     /// Ends it where it has not ended, and says how it ended.
     pub fn kill(&mut self) -> String {
-        // One that has ended already.
-        let _ = match (&self.process, &mut self.child) {
-            (Some(process), _) => pidfd_send_signal(process, Signal::KILL).map_err(io::Error::from),
-            (None, Some(child)) => child.kill(),
-            (None, None) => Ok(()),
-        };
+        // It may have ended already.
+        if let Some(process) = &self.process {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        } else if let Some(child) = &mut self.child {
+            let _ = child.kill();
+        } else if self.is_there() {
+            signal(self.pid, Signal::KILL);
+        }
         self.wait()
     }
 
@@ -275,7 +277,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The pidfd of a process that has not been waited for, so that no other has its number.
+/// The pidfd of whatever process has this number.
 fn process(pid: u32) -> Option<OwnedFd> {
     number(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
 }

@@ -43,7 +43,7 @@ pub enum ToSupervisor {
     Serves(Mounted),
     /// Something would be lost if it ended.
     Stays(Failure),
-    /// Users are about to see another mount in this one's place. It comes next.
+    /// Users are about to see another mount in this one's place, or by FUSE see it already. It comes next.
     Replaces,
     /// They see it now.
     Shows,

@@ -47,7 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 enum Event {
     /// A message of this process.
     Says(u32, ToSupervisor),
-    /// Users are about to see this mount of that process.
+    /// Users are about to see this mount of that process, or by FUSE see it already.
     Replaces(u32, LastingMount),
     /// That process is gone.
     Gone(u32),
@@ -71,7 +71,8 @@ pub fn run(
     let mut daemon = begun?;
     daemon.until_ready()?;
     let mount = flatout_mounting::lasting_mount(&command.plan)?;
-    let own = mount.try_clone().map_err(|error| Failure::local("mount", "the descriptor", &error))?;
+    let own = mount.try_clone().inspect_err(|_| drop(mount.unmount(true)));
+    let own = own.map_err(|error| Failure::local("mount", "the descriptor", &error))?;
     supervisor.launcher.stay_out_of(&command.plan.mount_point);
     let stands = supervisor.first(&mut daemon, mount, &command, console);
     let mount = stands.inspect_err(|_| drop(own.unmount(true)))?;
