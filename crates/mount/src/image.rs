@@ -15,7 +15,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use crate::identity::local;
+use crate::identity::{ShownDevice, local};
 use crate::options::{ImageOptions, Options, kernel_options};
 use crate::own_table::keep_only;
 use crate::table::{self, IMAGE_NAME, IMAGE_TYPE};
@@ -51,10 +51,18 @@ impl DetachedRoot {
         device_of(&self.0)
     }
 
-    /// Mounts the image of a connection that is served, as the options say, nowhere yet.
-    pub fn mount_image(&self, options: &Options, image: ImageOptions) -> Result<OwnedFd, Error> {
-        let kernel = kernel_options(&options.options)?;
-        self.mount_image_with(image.direct, kernel.flags.contains(MountFlags::NOEXEC)).map_err(refused)
+    /// Mounts the image of a connection that is served, as the options say, nowhere yet. `shown` gets its
+    /// device.
+    pub fn mount_image(
+        &self,
+        options: &Options,
+        image: ImageOptions,
+        shown: Option<&ShownDevice>,
+    ) -> Result<OwnedFd, Error> {
+        let noexec = kernel_options(&options.options)?.flags.contains(MountFlags::NOEXEC);
+        let mounted = self.mount_image_with(image.direct, noexec).map_err(refused)?;
+        shown.inspect(|shown| shown.set(device_of(&mounted)));
+        Ok(mounted)
     }
 
     fn mount_image_with(&self, direct: bool, noexec: bool) -> Result<OwnedFd, Errno> {
@@ -85,7 +93,7 @@ pub(crate) fn place(mounted: &OwnedFd, options: &Options, image: ImageOptions) -
     check_visible(point, old)?;
     // Beneath the old one, so that the mount point is never bare.
     place(flags | MoveMountFlags::MOVE_MOUNT_BENEATH)?;
-    // The kernel unmounts what is on top, which somebody may have mounted meanwhile.
+    // Somebody may have mounted over it meanwhile, and umount(2) takes the mount on top.
     check_visible(point, old)?;
     rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).map_err(refused)
 }
@@ -119,7 +127,7 @@ pub fn check_visible(point: &Path, device: (u32, u32)) -> Result<(), Error> {
 }
 
 /// The device number of a mount. No request is sent to the process that serves it.
-pub(crate) fn device_of(mount: &OwnedFd) -> Option<DeviceNumber> {
+fn device_of(mount: &OwnedFd) -> Option<DeviceNumber> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let about = rustix::fs::statx(mount, "", flags, StatxFlags::empty()).ok()?;
     Some((about.stx_dev_major, about.stx_dev_minor))

@@ -24,6 +24,6 @@ pub fn mount_nowhere<F: Files>(files: Arc<F>) -> Result<(Session, OwnedFd), Erro
     let attached = attach_image(&options, Path::new(""))?;
     let (unserved, root) = UnservedMount::of_image(attached, options.clone());
     let session = unserved.serve(files, Observer::default())?;
-    let mounted = root.mount_image(&options, image)?;
+    let mounted = root.mount_image(&options, image, None)?;
     Ok((session, mounted))
 }

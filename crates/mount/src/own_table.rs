@@ -10,8 +10,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// Gives this thread a table of descriptors of its own, with `kept` alone in it. It must use no other
 /// descriptor from then on, and end soon. Those of other threads stay open.
 ///
-/// A thread that waits in the kernel for an answer of its own process survives a SIGKILL. With the table of
-/// the process it would keep the connection open on which nobody answers any more.
+/// A thread that waits in the kernel for an answer of its own process survives a SIGKILL. If it shared the
+/// table of the process, the connection would stay open, and nobody would answer.
 pub(crate) fn keep_only(kept: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     // SAFETY: this thread uses no descriptor that another one opens from now on, and no other thread uses one
     // that this one opens.

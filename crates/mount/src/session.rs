@@ -177,8 +177,8 @@ impl UnservedMount {
         });
         let served = served.and_then(|session| {
             if let (Some(root), Some(image)) = (attached.root, self.options.image) {
-                let mounted = root.mount_image(&self.options, image)?;
-                unmounter.identity.image.iter().for_each(|shown| shown.set(image::device_of(&mounted)));
+                let shown = unmounter.identity.image.as_ref();
+                let mounted = root.mount_image(&self.options, image, shown)?;
                 image::place(&mounted, &self.options, image)?;
             }
             Ok(session)

@@ -150,7 +150,7 @@ pub(crate) fn lasting_mount_with(
 /// would not end by itself, since this process holds it, too.
 ///
 /// # Errors
-/// The kernel's refusal, or nobody serves it any more.
+/// The kernel refuses the mount, or the process that serves it is gone.
 pub fn show(
     mut mount: LastingMount,
     plan: &MountPlan,
@@ -168,7 +168,7 @@ pub fn show(
         let options = options.clone();
         move || {
             let mounted = mount.mount_image(&options).map(|()| mount);
-            // Nobody hears it where this took too long: then the image is mounted nowhere.
+            // If the caller has given up, the image is dropped here, and nobody has seen it.
             let _ = sender.send(mounted);
         }
     };

@@ -142,9 +142,8 @@ impl LastingMount {
     /// The system's refusal.
     pub fn mount_image(&mut self, options: &Options) -> Result<(), Error> {
         if let (Some(root), Some(image)) = (self.root.take(), options.image) {
-            let mounted = root.mount_image(options, image);
+            let mounted = root.mount_image(options, image, self.image.as_ref());
             let mounted = mounted.map_err(|error| error.during("mount", options.mount_point.display()))?;
-            self.image.iter().for_each(|shown| shown.set(image::device_of(&mounted)));
             self.mounted = Some(mounted);
         }
         Ok(())

@@ -21,7 +21,8 @@ use crate::sys;
 /// How long a mount may take to show another index, and how long another process may take to go on with it
 /// where the one before has died.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A mount that is in no mount table for so long was unmounted. By FUSE, an update takes it out for a moment.
+/// A mount that has left the mount table counts as unmounted after this time. An update by FUSE removes it
+/// for a moment.
 const UNMOUNTED_AFTER: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 

@@ -242,7 +242,7 @@ fn a_process_that_takes_over_reads_the_index_that_was_mounted() {
         kill_server(&place);
         assert!(fs::read(place.at("c")).unwrap() == bytes(70_000), "{by:?} {}", place.log());
         assert!(!place.at("a").exists());
-        // No mount was told of that index. Of the next ones the mount is told, and its supervisor by it.
+        // `build` tells no mount. `update` does, and the mount tells its supervisor.
         for name in ["d", "e"] {
             fs::write(bucket.root().join("bucket").join(name), name).unwrap();
             run(&mut place.volume("update", &bucket.url(), &[])).clean();

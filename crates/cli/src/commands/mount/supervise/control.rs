@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use flatout_mount::ExistingMount;
 use flatout_mounting::RunningMount;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::messages;
@@ -64,7 +63,7 @@ impl ControlSocket {
                 {
                     let stream = Arc::new(stream);
                     let asker = stream.clone();
-                    let is_withdrawn = Box::new(move || says_no_more(&asker));
+                    let is_withdrawn = Box::new(move || messages::is_closed(&asker));
                     let answer = Box::new(move |answer| {
                         // Whoever asked may be gone.
                         let _ = messages::send(&stream, &answer);
@@ -144,12 +143,6 @@ fn remove_dead(folder: &Path) {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// Whether the other side has ended what it says.
-fn says_no_more(stream: &UnixStream) -> bool {
-    let looked = poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&Timespec::default()));
-    looked.is_ok_and(|ready| ready > 0)
 }
 
 fn is_own_or_root(stream: &UnixStream) -> bool {

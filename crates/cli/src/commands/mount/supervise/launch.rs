@@ -183,10 +183,9 @@ impl Daemon {
         daemon
     }
 
-    /// `false` once it has closed its socket: it serves nobody then.
+    /// Whether its end of the socket is open: a process that has closed it serves nobody.
     pub fn is_there(&self) -> bool {
-        let is_closed = poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&Timespec::default()));
-        !is_closed.is_ok_and(|ended| ended > 0)
+        !messages::is_closed(&self.socket)
     }
 
     /// Where it is gone, that is seen elsewhere.

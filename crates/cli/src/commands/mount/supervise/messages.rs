@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,21 @@ pub fn of_stdin() -> io::Result<UnixStream> {
     socket.peer_addr()?;
     rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
     Ok(socket)
+}
+
+/// Whether the other side has closed the socket, or will say no more.
+pub fn is_closed(socket: &UnixStream) -> bool {
+    is_ready(socket, PollFlags::RDHUP)
+}
+
+/// Whether the other side has said more, or is gone.
+pub fn has_news(socket: &UnixStream) -> bool {
+    is_ready(socket, PollFlags::IN)
+}
+
+/// Without waiting.
+fn is_ready(socket: &UnixStream, flags: PollFlags) -> bool {
+    poll(&mut [PollFd::new(socket, flags)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Every message, until the other side is gone.

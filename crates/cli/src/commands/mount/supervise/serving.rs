@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use flatout_engine::Client;
 use flatout_mount::LastingMount;
 use flatout_mounting::{Handover, KeepMount, MountLog, MountSession, NotNow, Shutdown, StandingMount};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::kept::KeptMounts;
 use super::launch::{ADOPTS, Launcher};
@@ -291,7 +290,7 @@ impl Link {
         let since = Instant::now();
         loop {
             match self.pause() {
-                Ok(()) if has_news(socket) => {
+                Ok(()) if messages::has_news(socket) => {
                     self.handover.resume();
                     return self.stay(socket, Failure::interrupted("mount --upgrade: it goes on as before"));
                 }
@@ -303,7 +302,7 @@ impl Link {
                     // Nothing is unmounted, and no thread ends what it does.
                     std::process::exit(Exit::Clean.code().into());
                 }
-                Err(not_now) if since.elapsed() > PATIENCE || has_news(socket) => {
+                Err(not_now) if since.elapsed() > PATIENCE || messages::has_news(socket) => {
                     return self.stay(socket, refused(&self.said, not_now));
                 }
                 Err(_) => thread::sleep(PAUSE),
@@ -324,7 +323,7 @@ impl KeepMount for Keeper {
         let told = messages::send(socket, &ToSupervisor::Replaces).and_then(|()| mount.send(socket));
         match told {
             Err(error) if !is_gone(&error) => Err(error),
-            // A supervisor that is gone is followed by one that is told of all.
+            // The next supervisor gets every mount.
             _ => Ok(()),
         }
     }
@@ -340,12 +339,6 @@ impl KeepMount for Keeper {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
-/// Whether the other side has said more, or is gone.
-fn has_news(socket: &UnixStream) -> bool {
-    let looked = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()));
-    looked.is_ok_and(|ready| ready > 0)
 }
 
 fn refused(said: &Mounted, not_now: NotNow) -> Failure {
